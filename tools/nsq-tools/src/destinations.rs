@@ -2,66 +2,23 @@
 //! times that they take.
 //!
 //! ```text
-//!   choose(now) ──► Chosen ──► request ──► report(chosen, outcome, now)
+//!   pool.pick(now) ──► Pick ──► request ──► pool.report(pick, outcome, now)
 //!                                     └──► time(place, duration) ──► lines of the log
 //! ```
 
 use std::time::Duration;
 
-use crate::host_pool::{Choice, HostPool, Outcome, Pick};
+use crate::host_pool::{HostPool, Mode};
 use crate::timing_lines::TimingLines;
-
-/// The way in which a tool chooses a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// One after the other, whether they work or not.
-    RoundRobin,
-    /// One after the other, without those that fail.
-    HostPool,
-    /// Mostly fast ones, without those that fail.
-    EpsilonGreedy,
-}
-
-impl Mode {
-    /// Returns the mode of this name.
-    pub fn parse(name: &str) -> Option<Mode> {
-        match name {
-            "round-robin" => Some(Mode::RoundRobin),
-            "hostpool" => Some(Mode::HostPool),
-            "epsilon-greedy" => Some(Mode::EpsilonGreedy),
-            _ => None,
-        }
-    }
-}
 
 /// Destinations in the order of the command line.
 #[derive(Debug)]
 pub struct Destinations {
-    choice: Chooser,
+    /// The choice of the next destination.
+    pub pool: HostPool,
     aggregate: TimingLines,
     /// One for each destination, or none if there is only one destination.
     each: Vec<TimingLines>,
-}
-
-#[derive(Debug)]
-enum Chooser {
-    RoundRobin { count: usize, counter: usize },
-    Pool(HostPool),
-}
-
-/// The destination of one message. [`Destinations::report`] consumes the choice.
-#[derive(Debug)]
-#[must_use = "the destinations learn from the report"]
-pub struct Chosen {
-    place: usize,
-    pick: Option<Pick>,
-}
-
-impl Chosen {
-    /// Returns the place of the destination in the list.
-    pub fn place(&self) -> usize {
-        self.place
-    }
 }
 
 impl Destinations {
@@ -71,20 +28,12 @@ impl Destinations {
     /// # Panics
     /// There are no names.
     pub fn new(names: &[String], mode: Mode, status_every: usize, seed: u64) -> Destinations {
-        let count = names.len();
-        assert!(count > 0, "a tool has a destination");
         let lines = |name: &String| TimingLines::new(&format!("[{name}]:"), status_every);
         Destinations {
-            choice: match mode {
-                Mode::RoundRobin => Chooser::RoundRobin { count, counter: 0 },
-                Mode::HostPool => Chooser::Pool(HostPool::new(count, Choice::InTurn, seed)),
-                Mode::EpsilonGreedy => {
-                    Chooser::Pool(HostPool::new(count, Choice::EpsilonGreedy, seed))
-                }
-            },
+            pool: HostPool::new(names.len(), mode, seed),
             aggregate: TimingLines::new("[aggregate]:", status_every),
-            each: match count {
-                1 => Vec::new(),
+            each: match names {
+                [_] => Vec::new(),
                 _ => names.iter().map(lines).collect(),
             },
         }
@@ -93,43 +42,6 @@ impl Destinations {
     /// Returns the warning about rings that are too small. All rings have one size.
     pub fn warning(&self) -> Option<String> {
         self.aggregate.warning()
-    }
-
-    /// Chooses the destination of the next message.
-    pub fn choose(&mut self, now: Duration) -> Chosen {
-        match &mut self.choice {
-            Chooser::RoundRobin { count, counter } => {
-                // The counter is raised first, so the first message goes to the second destination.
-                *counter = (*counter + 1) % *count;
-                Chosen {
-                    place: *counter,
-                    pick: None,
-                }
-            }
-            Chooser::Pool(pool) => Chosen::picked(pool.pick(now)),
-        }
-    }
-
-    /// Chooses the first destination of `ranking` that works. Without a pool, this is the first
-    /// destination of `ranking`.
-    ///
-    /// # Panics
-    /// `ranking` is empty.
-    pub fn choose_ranked(&mut self, ranking: &[usize], now: Duration) -> Chosen {
-        match &mut self.choice {
-            Chooser::RoundRobin { .. } => Chosen {
-                place: ranking[0],
-                pick: None,
-            },
-            Chooser::Pool(pool) => Chosen::picked(pool.pick_ranked(ranking, now)),
-        }
-    }
-
-    /// Takes the outcome of the request to the chosen destination.
-    pub fn report(&mut self, chosen: Chosen, outcome: Outcome, now: Duration) {
-        if let (Chooser::Pool(pool), Some(pick)) = (&mut self.choice, chosen.pick) {
-            pool.report(pick, outcome, now);
-        }
     }
 
     /// Records how long a request to this destination took. Returns the line that is due.
@@ -143,18 +55,10 @@ impl Destinations {
     }
 }
 
-impl Chosen {
-    fn picked(pick: Pick) -> Chosen {
-        Chosen {
-            place: pick.index(),
-            pick: Some(pick),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::host_pool::Outcome;
 
     fn destinations(mode: Mode, count: usize, every: usize) -> Destinations {
         let names: Vec<String> = (0..count).map(|n| format!("h{n}:1")).collect();
@@ -165,9 +69,9 @@ mod tests {
     fn round_robin_begins_with_the_second() {
         let mut all = destinations(Mode::RoundRobin, 3, 0);
         let places = (0..5).map(|_| {
-            let chosen = all.choose(Duration::ZERO);
-            let place = chosen.place();
-            all.report(chosen, Outcome::Failure, Duration::ZERO);
+            let pick = all.pool.pick(Duration::ZERO);
+            let place = pick.index;
+            all.pool.report(pick, Outcome::Failure, Duration::ZERO);
             place
         });
         assert_eq!(places.collect::<Vec<_>>(), [1, 2, 0, 1, 2]);
@@ -179,13 +83,13 @@ mod tests {
             let mut all = destinations(mode, 2, 0);
             let mut counts = [0; 2];
             for _ in 0..100 {
-                let chosen = all.choose(Duration::ZERO);
-                counts[chosen.place()] += 1;
-                let outcome = match chosen.place() {
+                let pick = all.pool.pick(Duration::ZERO);
+                counts[pick.index] += 1;
+                let outcome = match pick.index {
                     0 => Outcome::Failure,
                     _ => Outcome::Success(Duration::from_millis(3)),
                 };
-                all.report(chosen, outcome, Duration::ZERO);
+                all.pool.report(pick, outcome, Duration::ZERO);
             }
             assert_eq!(counts, [1, 99], "{mode:?}");
         }
@@ -195,9 +99,9 @@ mod tests {
     fn a_ranking_without_a_pool_has_no_fail_over() {
         let mut all = destinations(Mode::RoundRobin, 2, 0);
         for _ in 0..2 {
-            let chosen = all.choose_ranked(&[1, 0], Duration::ZERO);
-            assert_eq!(chosen.place(), 1);
-            all.report(chosen, Outcome::Failure, Duration::ZERO);
+            let pick = all.pool.pick_ranked(&[1, 0], Duration::ZERO);
+            assert_eq!(pick.index, 1);
+            all.pool.report(pick, Outcome::Failure, Duration::ZERO);
         }
     }
 

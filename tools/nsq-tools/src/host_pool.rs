@@ -1,4 +1,4 @@
-//! [`HostPool`]: chooses one of several destinations, and leaves out those that fail.
+//! [`HostPool`]: chooses one of several destinations, and leaves out those that fail, unless its mode is round-robin.
 //!
 //! ```text
 //!   pick(now) ──► Pick ──► request to the destination ──► report(pick, outcome, now)
@@ -30,14 +30,28 @@ const EXPLORATION_DECAY: f64 = 0.90;
 /// The lowest probability of exploration.
 const EXPLORATION_MIN: f64 = 0.01;
 
-/// The way in which a pool chooses among the destinations that work.
+/// The way in which a tool chooses a destination.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Choice {
-    /// One after the other.
-    InTurn,
-    /// Mostly at random, and faster destinations more often. Some picks are in turn, so that slow
-    /// destinations are measured again.
+pub enum Mode {
+    /// One after the other, whether they work or not.
+    RoundRobin,
+    /// One after the other, without those that fail.
+    HostPool,
+    /// Mostly at random, and faster destinations more often, without those that fail. Some picks are
+    /// in turn, so that slow destinations are measured again.
     EpsilonGreedy,
+}
+
+impl Mode {
+    /// Returns the mode of this name.
+    pub fn parse(name: &str) -> Option<Mode> {
+        match name {
+            "round-robin" => Some(Mode::RoundRobin),
+            "hostpool" => Some(Mode::HostPool),
+            "epsilon-greedy" => Some(Mode::EpsilonGreedy),
+            _ => None,
+        }
+    }
 }
 
 /// The result of a request to a destination.
@@ -53,14 +67,8 @@ pub enum Outcome {
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "the pool learns from the report"]
 pub struct Pick {
-    index: usize,
-}
-
-impl Pick {
-    /// Returns the place of the destination in the caller's list.
-    pub fn index(&self) -> usize {
-        self.index
-    }
+    /// The place of the destination in the caller's list.
+    pub index: usize,
 }
 
 /// Destinations with the outcome of their last requests.
@@ -71,7 +79,7 @@ pub struct HostPool {
     hosts: Vec<Host>,
     /// The place where the next pick in turn starts.
     next: usize,
-    choice: Choice,
+    mode: Mode,
     exploration: f64,
     random: Rng,
 }
@@ -110,12 +118,12 @@ impl HostPool {
     ///
     /// # Panics
     /// `count` is 0.
-    pub fn new(count: usize, choice: Choice, seed: u64) -> HostPool {
+    pub fn new(count: usize, mode: Mode, seed: u64) -> HostPool {
         assert!(count > 0, "a pool has a destination");
         HostPool {
             hosts: (0..count).map(|_| Host::default()).collect(),
             next: 0,
-            choice,
+            mode,
             exploration: EXPLORATION_START,
             random: Rng::with_seed(seed),
         }
@@ -123,16 +131,21 @@ impl HostPool {
 
     /// Chooses a destination for one request.
     pub fn pick(&mut self, now: Duration) -> Pick {
-        let index = match self.choice {
-            Choice::InTurn => self.pick_in_turn(now),
-            Choice::EpsilonGreedy => self.pick_greedily(now),
+        let index = match self.mode {
+            Mode::RoundRobin => {
+                // The counter is raised first, so the first message goes to the second destination.
+                self.next = (self.next + 1) % self.hosts.len();
+                self.next
+            }
+            Mode::HostPool => self.pick_in_turn(now),
+            Mode::EpsilonGreedy => self.pick_greedily(now),
         };
         Pick { index }
     }
 
     /// Chooses the first usable destination of `ranking`, for a caller that has its own preference.
     /// If no destination of the ranking is usable, all are alive again, and the first one is the
-    /// choice.
+    /// choice. In the mode round-robin, all destinations are usable.
     ///
     /// # Panics
     /// `ranking` is empty.
@@ -159,6 +172,7 @@ impl HostPool {
                 host.dead = None;
                 host.times.record(time, now);
             }
+            Outcome::Failure if self.mode == Mode::RoundRobin => {}
             Outcome::Failure => {
                 host.dead.get_or_insert(Dead {
                     delay: RETRY_DELAY,

@@ -65,7 +65,7 @@ fn poll(config: &Config) -> Result<(), String> {
     let mut table = Table::new(config.flags.interval);
     let mut printed: u64 = 0;
     loop {
-        let poll = poller.poll().map_err(|error| error.to_string())?;
+        let poll = poller.poll()?;
         for warning in &poll.warnings {
             log_warn!("{warning}");
         }

@@ -3,13 +3,13 @@ use super::*;
 const SECOND: Duration = Duration::from_secs(1);
 
 fn in_turn(count: usize) -> HostPool {
-    HostPool::new(count, Choice::InTurn, 1)
+    HostPool::new(count, Mode::HostPool, 1)
 }
 
 /// Picks and reports one request.
 fn request(pool: &mut HostPool, now: Duration, succeeds: impl Fn(usize) -> bool) -> usize {
     let pick = pool.pick(now);
-    let index = pick.index();
+    let index = pick.index;
     let outcome = if succeeds(index) {
         Outcome::Success(Duration::from_millis(1))
     } else {
@@ -95,7 +95,7 @@ fn a_further_failure_of_a_dead_destination_changes_nothing() {
     let first = pool.pick(Duration::ZERO);
     let second = pool.pick(Duration::ZERO);
     let third = pool.pick(Duration::ZERO);
-    assert_eq!((first.index(), third.index()), (0, 0));
+    assert_eq!((first.index, third.index), (0, 0));
     pool.report(first, Outcome::Failure, Duration::ZERO);
     pool.report(third, Outcome::Failure, 20 * SECOND);
     pool.report(second, Outcome::Success(SECOND), 20 * SECOND);
@@ -118,34 +118,34 @@ fn a_ranking_falls_back_to_the_next_destination() {
     let mut pool = in_turn(3);
     let now = Duration::ZERO;
     let pick = pool.pick_ranked(&[2, 0, 1], now);
-    assert_eq!(pick.index(), 2);
+    assert_eq!(pick.index, 2);
     pool.report(pick, Outcome::Failure, now);
     let pick = pool.pick_ranked(&[2, 0, 1], now);
-    assert_eq!(pick.index(), 0);
+    assert_eq!(pick.index, 0);
     pool.report(pick, Outcome::Failure, now);
     let pick = pool.pick_ranked(&[2, 0, 1], now);
-    assert_eq!(pick.index(), 1);
+    assert_eq!(pick.index, 1);
     pool.report(pick, Outcome::Failure, now);
     // All are dead, so the first choice gets the request.
-    assert_eq!(pool.pick_ranked(&[2, 0, 1], now).index(), 2);
+    assert_eq!(pool.pick_ranked(&[2, 0, 1], now).index, 2);
     // A probe of the first choice after its retry time.
     let mut pool = in_turn(3);
     let pick = pool.pick_ranked(&[2, 0, 1], now);
     pool.report(pick, Outcome::Failure, now);
-    assert_eq!(pool.pick_ranked(&[2, 0, 1], 31 * SECOND).index(), 2);
-    assert_eq!(pool.pick_ranked(&[2, 0, 1], 31 * SECOND).index(), 0);
+    assert_eq!(pool.pick_ranked(&[2, 0, 1], 31 * SECOND).index, 2);
+    assert_eq!(pool.pick_ranked(&[2, 0, 1], 31 * SECOND).index, 0);
 }
 
 #[test]
 fn epsilon_greedy_prefers_fast_destinations() {
     for seed in 0..20 {
-        let mut pool = HostPool::new(2, Choice::EpsilonGreedy, seed);
+        let mut pool = HostPool::new(2, Mode::EpsilonGreedy, seed);
         let mut counts = [0_u32; 2];
         for step in 0..20_000_u32 {
             let now = Duration::from_millis(u64::from(step));
             let pick = pool.pick(now);
-            counts[pick.index()] += 1;
-            let time = [Duration::from_millis(10), Duration::from_millis(90)][pick.index()];
+            counts[pick.index] += 1;
+            let time = [Duration::from_millis(10), Duration::from_millis(90)][pick.index];
             pool.report(pick, Outcome::Success(time), now);
         }
         // Weights 9:1, and few explorations in turn: close to 90 % for the fast destination.
@@ -156,7 +156,7 @@ fn epsilon_greedy_prefers_fast_destinations() {
 
 #[test]
 fn exploration_falls_to_one_percent() {
-    let mut pool = HostPool::new(2, Choice::EpsilonGreedy, 7);
+    let mut pool = HostPool::new(2, Mode::EpsilonGreedy, 7);
     assert_eq!(pool.exploration, 0.30);
     for _ in 0..10_000 {
         request(&mut pool, Duration::ZERO, |_| true);
@@ -166,10 +166,10 @@ fn exploration_falls_to_one_percent() {
 
 #[test]
 fn epsilon_greedy_takes_turns_without_response_times() {
-    let mut pool = HostPool::new(3, Choice::EpsilonGreedy, 3);
+    let mut pool = HostPool::new(3, Mode::EpsilonGreedy, 3);
     for expected in [0, 1, 2, 0, 1, 2] {
         let pick = pool.pick(Duration::ZERO);
-        assert_eq!(pick.index(), expected);
+        assert_eq!(pick.index, expected);
         // A time below a millisecond has no weight.
         pool.report(
             pick,
@@ -181,7 +181,7 @@ fn epsilon_greedy_takes_turns_without_response_times() {
 
 #[test]
 fn epsilon_greedy_leaves_dead_destinations_out() {
-    let mut pool = HostPool::new(2, Choice::EpsilonGreedy, 5);
+    let mut pool = HostPool::new(2, Mode::EpsilonGreedy, 5);
     let works = |index| index != 0;
     let picks = requests(&mut pool, Duration::ZERO, 1000, works);
     assert_eq!(picks.iter().filter(|index| **index == 0).count(), 1);
@@ -192,7 +192,7 @@ fn epsilon_greedy_leaves_dead_destinations_out() {
 #[test]
 fn the_seed_decides_the_picks() {
     let picks = |seed| {
-        let mut pool = HostPool::new(4, Choice::EpsilonGreedy, seed);
+        let mut pool = HostPool::new(4, Mode::EpsilonGreedy, seed);
         requests(&mut pool, Duration::ZERO, 200, |_| true)
     };
     assert_eq!(picks(1), picks(1));

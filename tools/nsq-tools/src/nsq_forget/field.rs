@@ -1,23 +1,11 @@
 //! [`Field`]: a place in a JSON message, and the values there.
 
-use std::fmt;
-
 use ringq_client::dedup::JsonPointer;
 use serde_json::Value;
 
 /// A place in a JSON message: the name of a field of the object, or a JSON pointer (RFC 6901).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Field(String);
-
-/// A message is not JSON.
-#[derive(Debug)]
-pub(super) struct NotJson(serde_json::Error);
-
-impl fmt::Display for NotJson {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the message is not JSON: {}", self.0)
-    }
-}
 
 impl Field {
     /// Returns the place that a user names. A name that begins with a slash is a JSON pointer.
@@ -51,9 +39,9 @@ impl Field {
     }
 }
 
-/// Returns a message as JSON.
-pub(super) fn parse(body: &[u8]) -> Result<Value, NotJson> {
-    serde_json::from_slice(body).map_err(NotJson)
+/// Returns a message as JSON. The error is the reason for the log.
+pub(super) fn parse(body: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(body).map_err(|error| format!("the message is not JSON: {error}"))
 }
 
 fn scalar(value: &Value) -> Option<String> {
@@ -103,7 +91,7 @@ mod tests {
             "the JSON pointer \"/a~2\" has a tilde that is not followed by 0 or 1; write ~0 for a tilde and ~1 for a slash"
         );
         assert!(Field::parse("a~2").is_ok() && Field::parse("/a~0~1").is_ok());
-        let error = parse(b"{").unwrap_err().to_string();
+        let error = parse(b"{").unwrap_err();
         assert!(error.starts_with("the message is not JSON: "), "{error}");
     }
 }

@@ -5,7 +5,6 @@
 //! a warning names the node. If no node that answers has the channel, the tool waits for the others.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 
 use super::config::Config;
 use super::table::Figures;
@@ -19,31 +18,6 @@ pub(super) struct Poll {
     pub(super) figures: Option<Figures>,
     /// The addresses that have stopped answering since the last poll, or answer again.
     pub(super) warnings: Vec<String>,
-}
-
-/// The reason why a poll has no figures.
-#[derive(Debug)]
-pub(super) enum PollError {
-    Nodes(QueryError),
-    Stats(QueryError),
-    /// No node has the channel.
-    Channel {
-        topic: String,
-        channel: String,
-    },
-}
-
-impl fmt::Display for PollError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PollError::Nodes(error) => write!(f, "failed to get topic producers - {error}"),
-            PollError::Stats(error) => write!(f, "failed to get nsqd stats - {error}"),
-            PollError::Channel { topic, channel } => write!(
-                f,
-                "failed to find channel({channel}) in stats metadata for topic({topic})"
-            ),
-        }
-    }
 }
 
 /// Asks for the figures, and remembers what it last heard of each node.
@@ -78,10 +52,11 @@ impl Poller {
         }
     }
 
-    /// Asks for the figures.
-    pub(super) fn poll(&mut self) -> Result<Poll, PollError> {
+    /// Asks for the figures. The error is the reason for the user.
+    pub(super) fn poll(&mut self) -> Result<Poll, String> {
         let found = self.cluster.nodes_of_topic(&self.sources, &self.topic);
-        let found = without_topic(found).map_err(PollError::Nodes)?;
+        let found = without_topic(found)
+            .map_err(|error| format!("failed to get topic producers - {error}"))?;
         let mut nodes: BTreeSet<String> = found.data.iter().map(NodeInfo::http_address).collect();
         if !found.failures.is_empty() {
             nodes.extend(self.memory.nodes.keys().cloned());
@@ -95,7 +70,7 @@ impl Poller {
             stats = self
                 .cluster
                 .stats(&nodes, &self.topic, &self.channel, false)
-                .map_err(PollError::Stats)?;
+                .map_err(|error| format!("failed to get nsqd stats - {error}"))?;
         }
         let answered = stats.data.iter().map(|(address, stats)| {
             let channel = channel_of(stats, &self.topic, &self.channel);
@@ -118,10 +93,10 @@ impl Poller {
                 warnings,
             });
         }
-        let missing = PollError::Channel {
-            topic: self.topic.clone(),
-            channel: self.channel.clone(),
-        };
+        let missing = format!(
+            "failed to find channel({}) in stats metadata for topic({})",
+            self.channel, self.topic
+        );
         if found.failures.is_empty() && stats.failures.is_empty() {
             return Err(missing);
         }

@@ -1,10 +1,9 @@
 //! [`MessageFile`]: one message that becomes a file. [`check`] and [`save`]: the directory of these files.
 
 use std::ffi::OsStr;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
@@ -67,49 +66,36 @@ fn name(topic: &str, published: SystemTime, id: MessageId) -> String {
 ///
 /// # Errors
 /// The directory is missing, takes no files, or cannot be read and so cannot be synced.
-pub(super) fn check(path: &Path) -> Result<(), SaveError> {
+pub(super) fn check(path: &Path) -> Result<(), String> {
     let checked = Directory::open(path).and_then(|directory| {
         let (temporary, _) = directory.temporary_file(OsStr::new("nsq_tail"), FILE_MODE)?;
         directory.remove_file(&temporary)?;
         directory.sync()
     });
-    checked.map_err(|source| SaveError {
-        verb: "make a file in",
-        path: path.to_path_buf(),
-        source,
-    })
+    checked.map_err(|source| failure("make a file in", path, &source))
 }
 
 /// Makes the files, in order. Returns how many survive a power failure now, under their names, and why there are no more.
 ///
 /// The directory is opened once. So a directory that gets the path meanwhile is not synced in the place of the one that has
 /// the files.
-pub(super) fn save(path: &Path, files: &[MessageFile]) -> (usize, Result<(), SaveError>) {
-    let of_directory = |verb, source| SaveError {
-        verb,
-        path: path.to_path_buf(),
-        source,
-    };
+pub(super) fn save(path: &Path, files: &[MessageFile]) -> (usize, Result<(), String>) {
     let directory = match Directory::open(path) {
         Ok(directory) => directory,
-        Err(source) => return (0, Err(of_directory("open", source))),
+        Err(source) => return (0, Err(failure("open", path, &source))),
     };
     let mut count = 0;
     let mut result = Ok(());
     for file in files {
         if let Err(source) = save_one(&directory, OsStr::new(&file.name), &file.body) {
-            result = Err(SaveError {
-                verb: "write",
-                path: path.join(&file.name),
-                source,
-            });
+            result = Err(failure("write", &path.join(&file.name), &source));
             break;
         }
         count += 1;
     }
     match directory.sync() {
         Ok(()) => (count, result),
-        Err(source) => (0, Err(of_directory("sync", source))),
+        Err(source) => (0, Err(failure("sync", path, &source))),
     }
 }
 
@@ -162,34 +148,18 @@ fn has_content(directory: &Directory, name: &OsStr, body: &[u8]) -> bool {
     is_as_long && file.read_to_end(&mut content).is_ok() && content == body
 }
 
-/// The failure of a file or of its directory. The text says what to do.
-#[derive(Debug)]
-pub(super) struct SaveError {
-    verb: &'static str,
-    path: PathBuf,
-    source: io::Error,
-}
-
-impl fmt::Display for SaveError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let SaveError { verb, path, source } = self;
-        let why = wire::go_error::system_text(source);
-        write!(f, "ERROR: cannot {verb} {}: {why}", path.display())?;
-        let advice = match source.kind() {
-            io::ErrorKind::NotFound => "make the directory",
-            _ => advice(source).unwrap_or("look at the disk"),
-        };
-        write!(
-            f,
-            "; {advice}, or choose another directory (--output-dir). Messages without a file are not finished, and come again"
-        )
-    }
-}
-
-impl std::error::Error for SaveError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
+/// Returns the failure of a file or of its directory. The text says what to do.
+fn failure(verb: &str, path: &Path, source: &io::Error) -> String {
+    let why = wire::go_error::system_text(source);
+    let advice = match source.kind() {
+        io::ErrorKind::NotFound => "make the directory",
+        _ => advice(source).unwrap_or("look at the disk"),
+    };
+    format!(
+        "ERROR: cannot {verb} {}: {why}; {advice}, or choose another directory (--output-dir). Messages without a file are \
+         not finished, and come again",
+        path.display()
+    )
 }
 
 #[cfg(test)]

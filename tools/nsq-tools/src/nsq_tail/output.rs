@@ -98,7 +98,7 @@ impl Output {
             },
             Output::Files { directory, files } => {
                 let (count, saved) = message_file::save(&directory, &files);
-                (count, saved.err().map(|error| error.to_string()))
+                (count, saved.err())
             }
         };
         Written { count, failure }

@@ -42,7 +42,7 @@ enum Failure {
 /// Prints messages until a signal comes or `-n` is reached. The error is the text for the user.
 pub(super) async fn run(config: Config, mut signals: StopSignals) -> Result<(), String> {
     if let Some(directory) = &config.output_dir {
-        message_file::check(directory).map_err(|error| error.to_string())?;
+        message_file::check(directory)?;
     }
     let connecting = connect(&config);
     let consumers = tokio::select! {

@@ -272,7 +272,7 @@ fn archive(
         suffix: compression.suffix(),
         needs_revision: is_rotated || compression != Compression::None || work_dir != output_dir,
     };
-    names.check().map_err(|error| error.to_string())?;
+    names.check()?;
     Ok(Settings {
         output_dir,
         work_dir,

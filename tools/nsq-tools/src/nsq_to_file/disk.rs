@@ -266,11 +266,5 @@ impl std::fmt::Display for DiskError {
     }
 }
 
-impl std::error::Error for DiskError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        Some(&self.source)
-    }
-}
-
 #[cfg(test)]
 mod tests;

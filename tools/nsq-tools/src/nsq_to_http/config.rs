@@ -11,8 +11,8 @@ use wire::name::{ChannelName, InvalidName, TopicName};
 
 use super::endpoint::Endpoint;
 use super::headers::{self, Headers};
-use crate::destinations::Mode;
 use crate::flags::{self, Sources};
+use crate::host_pool::Mode;
 
 /// The content type of a POST without the flag.
 const CONTENT_TYPE: &str = "application/octet-stream";

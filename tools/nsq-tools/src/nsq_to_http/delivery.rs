@@ -1,12 +1,10 @@
 //! [`Delivery`]: sends one message to one address, or to all addresses.
 
-use std::fmt;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use fastrand::Rng;
-use http::StatusCode;
 use parking_lot::Mutex;
 use program::{log_info, log_warn};
 use ringq_client::{Address, Message, MessageId};
@@ -16,9 +14,9 @@ use tokio::time::timeout;
 use super::accepted::Accepted;
 use super::config::Config;
 use super::endpoint::Endpoint;
-use super::http_client::{HttpClient, RequestError};
-use crate::destinations::{Destinations, Mode};
-use crate::host_pool::Outcome;
+use super::http_client::HttpClient;
+use crate::destinations::Destinations;
+use crate::host_pool::{Mode, Outcome};
 
 /// The most messages of a multicast that are remembered because only some addresses have them. A
 /// message takes about 200 bytes.
@@ -53,36 +51,6 @@ struct State {
 /// The id of a message is unique within its topic on one nsqd.
 type MessageName = (Address, String, MessageId);
 
-/// The reason why a message does not count as sent. The message comes again.
-#[derive(Debug)]
-pub(super) enum DeliveryError {
-    /// The server's answer means that it does not have the message.
-    Status {
-        /// The address, as on the command line.
-        address: String,
-        status: StatusCode,
-    },
-    /// There was no answer.
-    Request {
-        /// The address, as on the command line.
-        address: String,
-        error: RequestError,
-    },
-}
-
-impl fmt::Display for DeliveryError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            DeliveryError::Status { address, status } => {
-                write!(f, "got status code {} from {address}", status.as_u16())
-            }
-            DeliveryError::Request { address, error } => write!(f, "{address}: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for DeliveryError {}
-
 impl Delivery {
     /// Returns a delivery to the addresses of the command line. `seed` decides the sample, and the
     /// choices of the mode `epsilon-greedy`.
@@ -115,8 +83,8 @@ impl Delivery {
     /// Sends a message, unless the sample leaves it out.
     ///
     /// # Errors
-    /// The message is to come again: one address does not have it.
-    pub(super) async fn deliver(&self, message: &Message) -> Result<(), DeliveryError> {
+    /// The message is to come again: one address does not have it. The error is the reason for the log.
+    pub(super) async fn deliver(&self, message: &Message) -> Result<(), String> {
         if self.sample < 1.0 && self.state.lock().random.f64() > self.sample {
             return Ok(());
         }
@@ -133,10 +101,10 @@ impl Delivery {
         Ok(())
     }
 
-    async fn send_to_one(&self, message: &Message, began: Instant) -> Result<(), DeliveryError> {
+    async fn send_to_one(&self, message: &Message, began: Instant) -> Result<(), String> {
         let now = self.now();
-        let chosen = self.state.lock().destinations.choose(now);
-        let place = chosen.place();
+        let pick = self.state.lock().destinations.pool.pick(now);
+        let place = pick.index;
         let result = self.send(place, message.body()).await;
         let now = self.now();
         let time = began.elapsed();
@@ -145,7 +113,7 @@ impl Delivery {
             Err(_) => Outcome::Failure,
         };
         let mut state = self.state.lock();
-        state.destinations.report(chosen, outcome, now);
+        state.destinations.pool.report(pick, outcome, now);
         let line = match result {
             Ok(()) => state.destinations.time_one(place, time),
             Err(_) => None,
@@ -157,7 +125,7 @@ impl Delivery {
 
     /// Sends the message to all addresses in order, except those that have it from an earlier
     /// delivery. A failure does not keep the message from the addresses behind it.
-    async fn send_to_all(&self, message: &Message) -> Result<(), DeliveryError> {
+    async fn send_to_all(&self, message: &Message) -> Result<(), String> {
         let name = (
             message.node().clone(),
             message.topic().to_owned(),
@@ -190,23 +158,21 @@ impl Delivery {
         result
     }
 
-    async fn send(&self, place: usize, body: &Bytes) -> Result<(), DeliveryError> {
+    async fn send(&self, place: usize, body: &Bytes) -> Result<(), String> {
         let endpoint = &self.endpoints[place];
-        let no_answer = |error| DeliveryError::Request {
-            address: endpoint.name.clone(),
-            error,
-        };
+        let address = &endpoint.name;
         let request = endpoint.request(body);
-        let request = request.map_err(|why| no_answer(RequestError::Url(why)))?;
+        let request = request
+            .map_err(|why| format!("{address}: the URL with the message is invalid: {why}"))?;
         let status = self.watched(place, self.client.send(request)).await;
-        let status = status.map_err(no_answer)?;
+        let status = status.map_err(|error| format!("{address}: {error}"))?;
         if endpoint.accepts(status) {
             Ok(())
         } else {
-            Err(DeliveryError::Status {
-                address: endpoint.name.clone(),
-                status,
-            })
+            Err(format!(
+                "got status code {} from {address}",
+                status.as_u16()
+            ))
         }
     }
 
@@ -221,7 +187,7 @@ impl Delivery {
         let was_slow = std::mem::replace(&mut self.state.lock().is_slow[place], true);
         if !was_slow {
             let address = &self.endpoints[place].name;
-            let limit = match self.client.timeout() {
+            let limit = match self.client.timeout {
                 Some(limit) => format!("the request fails after {limit:?}"),
                 None => "the request has no limit".to_owned(),
             };

@@ -32,8 +32,8 @@ const HEADERS_MAX: usize = 10_000;
 pub(super) struct HttpClient {
     client: Client<HttpsConnector<HttpConnector>, Full<Bytes>>,
     headers: Headers,
-    /// `None` means no limit.
-    timeout: Option<Duration>,
+    /// The limit of a whole request. `None` means no limit.
+    pub(super) timeout: Option<Duration>,
 }
 
 /// The reason why a request has no status.
@@ -43,8 +43,6 @@ pub(super) enum RequestError {
     Exchange(legacy::Error),
     /// There was no answer in this time.
     Timeout(Duration),
-    /// The URL with the message is no URL.
-    Url(String),
     /// A redirect could not be followed.
     Redirect(RedirectError),
     /// A redirect has made a GET of a POST, so no server has got the body. The URL is the last one, without password.
@@ -72,7 +70,6 @@ impl fmt::Display for RequestError {
                 f,
                 "no answer within {limit:?} (--http-client-request-timeout)"
             ),
-            RequestError::Url(why) => write!(f, "the URL with the message is invalid: {why}"),
             RequestError::Redirect(RedirectError::TooMany) => {
                 f.write_str("stopped after 10 redirects")
             }
@@ -88,8 +85,6 @@ impl fmt::Display for RequestError {
         }
     }
 }
-
-impl Error for RequestError {}
 
 impl HttpClient {
     /// Returns a client without connections. The headers are those of each request. The limits are
@@ -133,11 +128,6 @@ impl HttpClient {
             headers,
             timeout,
         })
-    }
-
-    /// Returns the limit of a whole request. `None` means no limit.
-    pub(super) fn timeout(&self) -> Option<Duration> {
-        self.timeout
     }
 
     /// Sends a request, and reads the whole answer. Returns the status behind all redirects. A body that takes too long

@@ -10,8 +10,8 @@ use wire::name::{ChannelName, InvalidName, TopicName};
 
 use super::filter::{Filter, Requirement};
 use super::key::Key;
-use crate::destinations::Mode;
 use crate::flags::{self, Sources};
+use crate::host_pool::Mode;
 
 program::flags! {
     /// The values of the flags.

@@ -1,6 +1,5 @@
 //! [`Forwarding`]: filters one message, and publishes it at a destination.
 
-use std::fmt;
 use std::ops::RangeInclusive;
 use std::time::{Duration, Instant};
 
@@ -13,8 +12,8 @@ use ringq_client::{Address, GivenUp, Message, Producer, PublishError, Requeue};
 use super::config::Config;
 use super::filter::{Filter, Filtered};
 use super::key::{Key, Ranking};
-use crate::destinations::{Chosen, Destinations};
-use crate::host_pool::Outcome;
+use crate::destinations::Destinations;
+use crate::host_pool::{Outcome, Pick};
 
 /// The least deliveries of a message without the required field. After these, no delivery helps, so the message is
 /// finished.
@@ -38,26 +37,6 @@ pub(super) struct Forwarding {
     began: Instant,
     destinations: Mutex<Destinations>,
 }
-
-/// The reason why a message is to come again.
-#[derive(Debug)]
-pub(super) enum ForwardError {
-    /// The message has no field whose value could be compared.
-    LacksField,
-    /// The destination did not confirm the message.
-    Publish(PublishError),
-}
-
-impl fmt::Display for ForwardError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ForwardError::LacksField => f.write_str("missing field to check required value"),
-            ForwardError::Publish(error) => write!(f, "{error}"),
-        }
-    }
-}
-
-impl std::error::Error for ForwardError {}
 
 impl Forwarding {
     /// Returns a forwarding to the destinations of the command line, which `producer` has as nodes.
@@ -89,8 +68,8 @@ impl Forwarding {
     /// Publishes a message, unless the filter drops it. `Ok` means that the message is done.
     ///
     /// # Errors
-    /// The message is to come again.
-    pub(super) async fn forward(&self, message: &Message) -> Result<(), ForwardError> {
+    /// The message is to come again. The error is the reason for the log.
+    pub(super) async fn forward(&self, message: &Message) -> Result<(), String> {
         let body = match self.filter.apply(message.body()) {
             Filtered::Forward(body) => body,
             Filtered::Unwanted => return Ok(()),
@@ -104,20 +83,16 @@ impl Forwarding {
                 return Ok(());
             }
             Filtered::LacksField => {
-                let cause = "ERROR: missing field to check required value".to_owned();
-                log_repeated!(Level::Error, cause.clone(), "{cause}");
-                return Err(ForwardError::LacksField);
+                let why = "missing field to check required value".to_owned();
+                log_repeated!(Level::Error, why.clone(), "ERROR: {why}");
+                return Err(why);
             }
         };
         let began = Instant::now();
-        let chosen = self.choose(message.body());
-        let result = self.publish(chosen.place(), message.topic(), body).await;
+        let pick = self.choose(message.body());
+        let result = self.publish(pick.index, message.topic(), body).await;
         let is_message_refused = result.as_ref().is_err_and(PublishError::is_about_message);
-        self.report(
-            chosen,
-            result.is_ok() || is_message_refused,
-            began.elapsed(),
-        );
+        self.report(pick, result.is_ok() || is_message_refused, began.elapsed());
         match result {
             // The destination works, so neither it nor the other messages wait: the producer has sent those behind this one again.
             Err(error) if is_message_refused => {
@@ -133,20 +108,21 @@ impl Forwarding {
                 drop(message.requeue_without_backoff(Requeue::After(delay)));
                 Ok(())
             }
-            result => result.map_err(ForwardError::Publish),
+            result => result.map_err(|error| error.to_string()),
         }
     }
 
     /// Chooses the destination: by the key of the message, or by the mode if there is no key.
-    fn choose(&self, body: &Bytes) -> Chosen {
+    fn choose(&self, body: &Bytes) -> Pick {
         let ranking = self.key.as_ref().and_then(|(key, ranking)| {
             let key = key.of(body)?;
             Some(ranking.of(&key))
         });
         let now = self.began.elapsed();
+        let mut destinations = self.destinations.lock();
         match ranking {
-            Some(ranking) => self.destinations.lock().choose_ranked(&ranking, now),
-            None => self.destinations.lock().choose(now),
+            Some(ranking) => destinations.pool.pick_ranked(&ranking, now),
+            None => destinations.pool.pick(now),
         }
     }
 
@@ -158,7 +134,7 @@ impl Forwarding {
         published.await.map(drop)
     }
 
-    fn report(&self, chosen: Chosen, is_success: bool, time: Duration) {
+    fn report(&self, pick: Pick, is_success: bool, time: Duration) {
         let now = self.began.elapsed();
         let outcome = if is_success {
             Outcome::Success(time)
@@ -166,8 +142,8 @@ impl Forwarding {
             Outcome::Failure
         };
         let mut destinations = self.destinations.lock();
-        let place = chosen.place();
-        destinations.report(chosen, outcome, now);
+        let place = pick.index;
+        destinations.pool.report(pick, outcome, now);
         let lines = [
             destinations.time_one(place, time),
             destinations.time_all(time),
