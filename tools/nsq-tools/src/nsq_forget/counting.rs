@@ -45,7 +45,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         }
         log_info!(
             "the state file {} has {} distributions with {} values",
-            file.path().display(),
+            file.path.display(),
             table.distributions(),
             table.bins()
         );

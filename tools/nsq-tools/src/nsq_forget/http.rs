@@ -152,8 +152,8 @@ async fn dbstats(State(api): State<Api>) -> Response {
     answer(Totals {
         distributions: table.distributions(),
         bins: table.bins(),
-        rate: table.rate(),
-        counters: table.counters(),
+        rate: table.rate,
+        counters: table.counters,
     })
 }
 
@@ -166,7 +166,7 @@ impl Api {
     ) -> Result<Response, Refused> {
         let now = (self.now)();
         let mut table = self.table.lock();
-        let rate = table.rate();
+        let rate = table.rate;
         // The original forgets by the rate of the request. Here counts have one rate.
         match parameters.get("rate").map(str::parse::<f64>) {
             None => {}

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use new_file::FileLock;
 use serde::{Deserialize, Serialize};
@@ -23,7 +23,7 @@ struct Content {
 /// The file with the counts. Until it is dropped, no other process can use the file.
 #[derive(Debug)]
 pub(super) struct StateFile {
-    path: PathBuf,
+    pub(super) path: PathBuf,
     lock: FileLock,
 }
 
@@ -37,10 +37,6 @@ impl StateFile {
             Ok(lock) => Ok(StateFile { path, lock }),
             Err(error) => Err(format!("--state-file: {error}")),
         }
-    }
-
-    pub(super) fn path(&self) -> &Path {
-        &self.path
     }
 
     /// Returns the warning for the user if other processes could use the file.

@@ -26,10 +26,11 @@ pub(super) struct Limits {
 /// All distributions.
 #[derive(Debug)]
 pub(super) struct ForgetTable {
-    rate: f64,
+    /// The part that is forgotten, per second.
+    pub(super) rate: f64,
     limits: Limits,
     distributions: HashMap<Box<str>, Entry>,
-    counters: Counters,
+    pub(super) counters: Counters,
     random: StdRng,
 }
 
@@ -153,11 +154,6 @@ impl ForgetTable {
         }
     }
 
-    /// Returns the part that is forgotten, per second.
-    pub(super) fn rate(&self) -> f64 {
-        self.rate
-    }
-
     /// Returns the number of distributions.
     pub(super) fn distributions(&self) -> usize {
         self.distributions.len()
@@ -167,11 +163,6 @@ impl ForgetTable {
     pub(super) fn bins(&self) -> usize {
         let entries = self.distributions.values();
         entries.map(|entry| entry.distribution.bins()).sum()
-    }
-
-    /// Returns the counters since the start.
-    pub(super) fn counters(&self) -> Counters {
-        self.counters
     }
 
     fn moment(&self, now: Seconds) -> Moment {

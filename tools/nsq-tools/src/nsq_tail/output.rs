@@ -22,15 +22,6 @@ pub(super) enum Output {
     },
 }
 
-/// The result of a write.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Written {
-    /// The number of messages that were written as a whole, the oldest first.
-    pub(super) count: usize,
-    /// The reason why the others were not written, for the user.
-    pub(super) failure: Option<String>,
-}
-
 impl Output {
     /// Returns an output of lines, with the topic in front if `prints_topic`.
     pub(super) fn lines(prints_topic: bool) -> Output {
@@ -85,23 +76,20 @@ impl Output {
     }
 
     /// Writes the collected messages, whose number is `count`. Blocks while nobody reads stdout, or until the files are
-    /// synced.
-    pub(super) fn write(self, count: usize) -> Written {
-        let (count, failure) = match self {
+    /// synced. Returns the number of messages that were written as a whole, the oldest first, and the reason for the user
+    /// why the others were not.
+    pub(super) fn write(self, count: usize) -> (usize, Result<(), String>) {
+        match self {
             Output::Lines { lines, .. } => match print(&lines) {
-                Ok(()) => (count, None),
+                Ok(()) => (count, Ok(())),
                 Err(error) => {
                     let why = wire::go_error::system_text(&error);
                     let failure = format!("ERROR: failed to write to os.Stdout - {why}");
-                    (0, Some(failure))
+                    (0, Err(failure))
                 }
             },
-            Output::Files { directory, files } => {
-                let (count, saved) = message_file::save(&directory, &files);
-                (count, saved.err())
-            }
-        };
-        Written { count, failure }
+            Output::Files { directory, files } => message_file::save(&directory, &files),
+        }
     }
 }
 
@@ -158,12 +146,7 @@ mod tests {
         let mut output = Output::files(directory.path());
         add(&mut output, &[("a", b"one"), ("b", b"three")]);
         assert_eq!(output.size(), 8);
-        let written = output.take().write(2);
-        let expected = Written {
-            count: 2,
-            failure: None,
-        };
-        assert_eq!(written, expected);
+        assert_eq!(output.take().write(2), (2, Ok(())));
         assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 2);
         // Nothing is written a second time.
         assert_eq!(output.size(), 0);

@@ -164,14 +164,12 @@ impl Tail {
                 () = sleep_until(ends_at), if self.is_stopping => return Err(Failure::Stalled),
             }
         };
-        let written = written.map_err(|error| Failure::Write(format!("ERROR: {error}")))?;
-        for acker in self.printer.written(written.count) {
+        let (count, result) = written.map_err(|error| Failure::Write(format!("ERROR: {error}")))?;
+        for acker in self.printer.written(count) {
             // If the connection is lost, the message comes again.
             drop(acker.finish());
         }
-        written
-            .failure
-            .map_or(Ok(()), |why| Err(Failure::Write(why)))
+        result.map_err(Failure::Write)
     }
 
     /// Stops all consumers. Without `-n`, the messages that they still have are printed.

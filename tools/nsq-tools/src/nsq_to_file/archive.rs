@@ -17,11 +17,10 @@
 //! | file | part |
 //! |---|---|
 //! | `archive` | messages, names and rotation: where each message goes |
-//! | `archive/rotation` | the reasons for another file |
+//! | `archive/open_file` | the reasons for another file |
 //! | `archive/writer` | the open file: writes, syncs, and the answers that follow from them |
 
 mod open_file;
-mod rotation;
 #[cfg(test)]
 mod tests;
 mod writer;
@@ -54,7 +53,8 @@ pub(super) struct Now {
 
 /// The files of one topic. `M` stands for a message that is still to be finished.
 pub(super) struct Archive<D: Disk, M> {
-    writer: Writer<D, M>,
+    /// The open file, and its messages from the write to the answer.
+    pub(super) writer: Writer<D, M>,
     settings: Arc<Settings>,
     names: FileNames,
     /// The name of the last file that was opened, with `<REV>` left in place.
@@ -87,7 +87,7 @@ impl<D: Disk, M> Archive<D, M> {
 
     /// Takes a message. The first message of a file is synced at once, and so are the messages of a
     /// full batch. If a batch is full because of its bytes, the next messages do not wait for its sync:
-    /// see [`first_sync`](Archive::first_sync).
+    /// see [`first_sync`](Writer::first_sync).
     pub(super) fn take(&mut self, now: &Now, body: &[u8], message: M) -> Result<(), DiskError> {
         let is_first = self.needs_rotation(now);
         if is_first && let Err(error) = self.rotate(now) {
@@ -176,42 +176,6 @@ impl<D: Disk, M> Archive<D, M> {
         Ok(())
     }
 
-    /// Writes and syncs all messages, which then count as finished.
-    pub(super) fn sync(&mut self) -> Result<(), DiskError> {
-        self.writer.sync()
-    }
-
-    /// Returns the oldest sync that goes on beside other events. [`end_sync`](Archive::end_sync) is to follow its end.
-    pub(super) fn first_sync(&self) -> Option<&D::Sync> {
-        self.writer.first_sync()
-    }
-
-    /// Waits for the oldest running sync, if there is one. Its messages then count as finished.
-    pub(super) fn end_sync(&mut self) -> Result<(), DiskError> {
-        self.writer.end_sync()
-    }
-
-    /// Waits for all running syncs.
-    pub(super) fn end_syncs(&mut self) -> Result<(), DiskError> {
-        self.writer.end_syncs()
-    }
-
-    /// Returns true if messages wait for [`take_finished`](Archive::take_finished) or
-    /// [`take_returned`](Archive::take_returned).
-    pub(super) fn has_answers(&self) -> bool {
-        self.writer.has_answers()
-    }
-
-    /// Returns the messages that were synced since the last call.
-    pub(super) fn take_finished(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
-        self.writer.take_finished()
-    }
-
-    /// Returns the messages since the last call whose file somebody has removed. They must come again.
-    pub(super) fn take_returned(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
-        self.writer.take_returned()
-    }
-
     /// Ends the open file after an error. If the file was new, it keeps only what is synced: a torn end would stay there, and
     /// each start on a full disk would leave one more such file.
     pub(super) fn end_after_failure(&mut self) -> Result<(), DiskError> {
@@ -222,23 +186,13 @@ impl<D: Disk, M> Archive<D, M> {
         }
     }
 
-    /// Ends the archive after an error: returns the messages that are not synced.
-    pub(super) fn into_unfinished(self) -> impl Iterator<Item = M> {
-        self.writer.into_unfinished()
-    }
-
-    /// Returns the number of messages that wait for the begin of a sync.
-    pub(super) fn batch_len(&self) -> usize {
-        self.writer.batch_len()
-    }
-
     /// Returns true if the next message belongs to another file, and logs the reason.
     fn needs_rotation(&mut self, now: &Now) -> bool {
         let name = self.names.at(&now.wall);
         let Some(file) = &self.writer.file else {
             return true;
         };
-        let reason = rotation::reason(file, name, now.monotonic, &self.settings);
+        let reason = file.rotation_reason(name, now.monotonic, &self.settings);
         if let Some(reason) = &reason {
             log_info!("{} {reason}, rotating...", self.writer.label);
         }
@@ -302,7 +256,7 @@ impl<D: Disk, M> Archive<D, M> {
                 synced: 0,
                 opened: now.monotonic,
             };
-            if let Some(reason) = rotation::full(&file, &self.settings) {
+            if let Some(reason) = file.full(&self.settings) {
                 log_info!("{} {reason}, rotating...", self.writer.label);
                 self.revision += 1;
                 continue;

@@ -117,7 +117,8 @@ impl Archiver {
                 }
             }
         };
-        consumers_within_stop_time(work, || shared.controls()).await;
+        let controls = || shared.controls.lock().values().cloned().collect::<Vec<_>>();
+        consumers_within_stop_time(work, controls).await;
         result
     }
 

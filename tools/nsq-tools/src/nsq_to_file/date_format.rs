@@ -1,57 +1,47 @@
 //! [`date_text`]: dates in file names, in the form of `--datetime-format`.
 
-use jiff::Zoned;
+use std::sync::LazyLock;
 
-/// The directives, without their percent signs. All but `%%` have the meaning that C's `strftime`
-/// gives them in English.
-pub(super) const DIRECTIVES: &str = "YymBbdAaHIMSpZz";
+use jiff::Zoned;
+use regex::{Captures, Regex};
+
+/// The directives. All but `%%` have the meaning that C's `strftime` gives them in English.
+pub(super) const DIRECTIVES: [&str; 16] = [
+    "%Y", "%y", "%m", "%B", "%b", "%d", "%A", "%a", "%H", "%I", "%M", "%S", "%p", "%Z", "%z", "%%",
+];
+
+/// A text in the form of a directive, or a percent sign at the end.
+pub(super) static DIRECTIVE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("(?s)%.?").expect("the pattern is right"));
 
 /// Returns `at` in the form of `format`. An unknown directive stays as it is, and so does a percent
 /// sign at the end.
 pub(super) fn date_text(format: &str, at: &Zoned) -> String {
-    let mut text = String::new();
-    let mut rest = format;
-    while let Some((literal, after)) = rest.split_once('%') {
-        text.push_str(literal);
-        let Some(directive) = after.chars().next() else {
-            text.push('%');
-            return text;
-        };
-        match directive {
-            '%' => text.push('%'),
-            known if DIRECTIVES.contains(known) => {
-                text.push_str(&at.strftime(&format!("%{known}")).to_string());
-            }
-            unknown => text.extend(['%', unknown]),
-        }
-        rest = &after[directive.len_utf8()..];
-    }
-    text.push_str(rest);
-    text
+    let text = |found: &Captures<'_>| match &found[0] {
+        "%%" => "%".to_owned(),
+        known if DIRECTIVES.contains(&known) => at.strftime(known).to_string(),
+        unknown => unknown.to_owned(),
+    };
+    DIRECTIVE.replace_all(format, text).into_owned()
 }
 
 /// Returns a regular expression for the dates that [`date_text`] makes of this format at any time.
 pub(super) fn date_pattern(format: &str) -> String {
-    let mut pattern = String::new();
-    let mut rest = format;
-    while let Some((literal, after)) = rest.split_once('%') {
-        pattern.push_str(&regex::escape(literal));
-        let Some(directive) = after.chars().next() else {
-            pattern.push('%');
-            return pattern;
+    let pattern = |found: &Captures<'_>| {
+        let pattern = match &found[0] {
+            "%%" => "%",
+            "%Y" => "-?[0-9]{4}",
+            "%y" | "%m" | "%d" | "%H" | "%I" | "%M" | "%S" => "[0-9]{2}",
+            "%B" | "%b" | "%A" | "%a" | "%p" => "[A-Za-z]+",
+            "%Z" => "[A-Za-z0-9+-]+",
+            "%z" => "[+-][0-9]{4,6}",
+            unknown => unknown,
         };
-        match directive {
-            '%' => pattern.push('%'),
-            'Y' => pattern.push_str("-?[0-9]{4}"),
-            'y' | 'm' | 'd' | 'H' | 'I' | 'M' | 'S' => pattern.push_str("[0-9]{2}"),
-            'B' | 'b' | 'A' | 'a' | 'p' => pattern.push_str("[A-Za-z]+"),
-            'Z' => pattern.push_str("[A-Za-z0-9+-]+"),
-            'z' => pattern.push_str("[+-][0-9]{4,6}"),
-            unknown => pattern.push_str(&regex::escape(&format!("%{unknown}"))),
-        }
-        rest = &after[directive.len_utf8()..];
-    }
-    pattern + &regex::escape(rest)
+        pattern.to_owned()
+    };
+    // No known directive changes when it is escaped.
+    let escaped = regex::escape(format);
+    DIRECTIVE.replace_all(&escaped, pattern).into_owned()
 }
 
 #[cfg(test)]

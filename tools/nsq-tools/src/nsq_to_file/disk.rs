@@ -130,13 +130,7 @@ impl Disk for OsDisk {
     }
 
     fn open(&mut self, path: &Path, must_be_new: bool) -> io::Result<Opened<OsFile>> {
-        let opened = open(path, must_be_new, has_name)?;
-        Ok(Opened {
-            file: OsFile::new(opened.file),
-            size: opened.size,
-            has_torn_line: opened.has_torn_line,
-            is_shared: opened.is_shared,
-        })
+        open(path, must_be_new, has_name)
     }
 
     fn write(&mut self, file: &mut OsFile, bytes: &[u8]) -> io::Result<()> {
@@ -185,7 +179,7 @@ fn open(
     path: &Path,
     must_be_new: bool,
     has_name: impl Fn(&File, &Path) -> io::Result<bool>,
-) -> io::Result<Opened<File>> {
+) -> io::Result<Opened<OsFile>> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).mode(FILE_MODE);
     for lost_count in 0..LOST_MAX {
@@ -212,7 +206,7 @@ fn open(
         let size = file.metadata()?.len();
         let has_torn_line = size > 0 && last_byte(&mut file)? != b'\n';
         return Ok(Opened {
-            file,
+            file: OsFile::new(file),
             size,
             has_torn_line,
             is_shared,

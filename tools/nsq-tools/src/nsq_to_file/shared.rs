@@ -49,15 +49,3 @@ pub(super) struct Shared {
     /// The consumers of the topics, by their topics.
     pub(super) controls: Mutex<BTreeMap<String, Control>>,
 }
-
-impl Shared {
-    /// Adds the consumer of a topic.
-    pub(super) fn add_control(&self, topic: &str, control: Control) {
-        self.controls.lock().insert(topic.to_owned(), control);
-    }
-
-    /// Returns the consumers of all topics.
-    pub(super) fn controls(&self) -> Vec<Control> {
-        self.controls.lock().values().cloned().collect()
-    }
-}

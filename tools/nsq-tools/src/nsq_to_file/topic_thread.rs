@@ -82,7 +82,8 @@ pub(super) async fn run(
         .connect()
         .await;
     let consumer = consumer.map_err(|error| TopicError::Start(error.to_string()))?;
-    shared.add_control(topic, consumer.control());
+    let control = consumer.control();
+    shared.controls.lock().insert(topic.to_owned(), control);
     let mut topic = Topic {
         archive,
         figures: &shared.figures,
@@ -140,7 +141,7 @@ impl Topic<'_> {
             if seen.stop && !is_stopping {
                 is_stopping = true;
                 self.stop.set();
-                self.archive.sync()?;
+                self.archive.writer.sync()?;
                 let control = self.consumer.control();
                 tokio::spawn(async move { control.shutdown().await });
             }
@@ -164,13 +165,13 @@ impl Topic<'_> {
                     self.looking = None;
                     self.leftovers = leftovers;
                 }
-                () = sync_ended(self.archive.first_sync()) => {
-                    self.archive.end_sync()?;
+                () = sync_ended(self.archive.writer.first_sync()) => {
+                    self.archive.writer.end_sync()?;
                     self.answer();
                     self.end_group(is_stopping)?;
                 }
                 () = time::sleep_until(sync_by.unwrap_or(first_tick)), if sync_by.is_some() => {
-                    self.archive.sync()?;
+                    self.archive.writer.sync()?;
                 }
                 message = self.consumer.next() => match message {
                     Some(message) => self.take_group(message, is_stopping)?,
@@ -197,14 +198,14 @@ impl Topic<'_> {
     /// Gives all messages that are not synced back to nsqd.
     async fn give_back(mut self) {
         // The syncs before the failure may still finish their messages.
-        if let Err(error) = self.archive.end_syncs() {
+        if let Err(error) = self.archive.writer.end_syncs() {
             log_error!("{error}");
         }
         self.answer();
         if let Err(error) = self.archive.end_after_failure() {
             log_error!("{error}");
         }
-        let unfinished = self.archive.into_unfinished();
+        let unfinished = self.archive.writer.into_unfinished();
         give_back([self.consumer], unfinished.map(|message| message.acker)).await;
     }
 
@@ -215,7 +216,7 @@ impl Topic<'_> {
         let mut message = first;
         for _ in 1..GROUP_LEN_MAX {
             self.take(&now, message)?;
-            if self.archive.has_answers() && !is_stopping {
+            if self.archive.writer.has_answers() && !is_stopping {
                 return Ok(());
             }
             match self.consumer.next().now_or_never().flatten() {
@@ -250,20 +251,20 @@ impl Topic<'_> {
     /// Finishes the messages that are synced, and gives those back whose file somebody has removed.
     fn answer(&mut self) {
         let (mut message_count, mut bytes) = (0, 0);
-        for message in self.archive.take_finished() {
+        for message in self.archive.writer.take_finished() {
             message_count += 1;
             bytes += message.bytes;
             // If the connection is lost, the message comes again.
             drop(message.acker.finish());
         }
-        for message in self.archive.take_returned() {
+        for message in self.archive.writer.take_returned() {
             give_one_back(&message.acker);
         }
         self.figures
             .message_count
             .fetch_add(message_count, Ordering::Relaxed);
         self.figures.bytes.fetch_add(bytes, Ordering::Relaxed);
-        if self.archive.batch_len() == 0 {
+        if self.archive.writer.batch_len() == 0 {
             self.sync_by = None;
         }
     }
@@ -350,7 +351,7 @@ mod tests {
         let first = topic.consumer.next().await.unwrap();
         let begin = Instant::now();
         topic.take_group(first, false).unwrap();
-        assert_eq!(topic.archive.batch_len(), 2);
+        assert_eq!(topic.archive.writer.batch_len(), 2);
         let sync_by = topic.sync_by.unwrap();
         assert!(sync_by < begin + Duration::from_secs(10), "{sync_by:?}");
     }

@@ -4,63 +4,40 @@
 
 use regex::Regex;
 
-use super::date_format::DIRECTIVES;
+use super::date_format::{DIRECTIVE, DIRECTIVES};
 use super::file_name::{HOST_TOKENS, TOKENS};
 
 /// Returns a line for each unknown token of `--filename-format` and `--host-identifier`, and for each unknown directive of
-/// `--datetime-format`.
+/// `--datetime-format`. A token is a word in angle brackets.
 pub(super) fn warnings(file_name: &str, date: &str, host: &str) -> Vec<String> {
-    let directives = DIRECTIVES.chars().map(|directive| format!("%{directive}"));
-    let directives: Vec<String> = directives.chain(["%%".to_owned()]).collect();
-    let line = |flag: &str, found: &str, kind: &str, known: &str| {
-        format!("--{flag} has {found:?}, which is none of the {kind} and stays as it is: {known}")
-    };
-    let file_name = unknown_tokens(file_name, &TOKENS).into_iter();
-    let file_name =
-        file_name.map(|token| line("filename-format", token, "tokens", &TOKENS.join(" ")));
-    let host = unknown_tokens(host, &HOST_TOKENS).into_iter();
-    let host = host.map(|token| line("host-identifier", token, "tokens", &HOST_TOKENS.join(" ")));
-    let date = unknown_directives(date).into_iter();
-    let date = date.map(|directive| {
-        line(
+    let token = Regex::new("<[A-Za-z0-9_-]+>").expect("the pattern is right");
+    let mut lines = Vec::new();
+    for (flag, kind, format, form, known) in [
+        ("filename-format", "tokens", file_name, &token, &TOKENS[..]),
+        ("host-identifier", "tokens", host, &token, &HOST_TOKENS),
+        (
             "datetime-format",
-            &directive,
             "directives",
-            &directives.join(" "),
-        )
-    });
-    file_name.chain(host).chain(date).collect()
-}
-
-/// Returns the texts in the form of a token that are not known, each once. A token is a word in angle brackets.
-fn unknown_tokens<'a>(format: &'a str, known: &[&str]) -> Vec<&'a str> {
-    let form = Regex::new("<[A-Za-z0-9_-]+>").expect("the pattern is right");
-    let mut unknown = Vec::new();
-    for found in form.find_iter(format) {
-        let token = found.as_str();
-        if !known.contains(&token) && !unknown.contains(&token) {
-            unknown.push(token);
+            date,
+            &DIRECTIVE,
+            &DIRECTIVES,
+        ),
+    ] {
+        let mut unknown: Vec<&str> = Vec::new();
+        for found in form.find_iter(format) {
+            let found = found.as_str();
+            if !known.contains(&found) && !unknown.contains(&found) {
+                unknown.push(found);
+            }
         }
+        let known = known.join(" ");
+        lines.extend(unknown.iter().map(|found| {
+            format!(
+                "--{flag} has {found:?}, which is none of the {kind} and stays as it is: {known}"
+            )
+        }));
     }
-    unknown
-}
-
-/// Returns the directives that are not known, each once, and a percent sign at the end.
-fn unknown_directives(format: &str) -> Vec<String> {
-    let mut unknown = Vec::new();
-    let mut rest = format;
-    while let Some((_, after)) = rest.split_once('%') {
-        let directive = after.chars().next();
-        rest = &after[directive.map_or(0, char::len_utf8)..];
-        if directive.is_some_and(|known| known == '%' || DIRECTIVES.contains(known)) {
-            continue;
-        }
-        let found: String = ['%'].into_iter().chain(directive).collect();
-        if !unknown.contains(&found) {
-            unknown.push(found);
-        }
-    }
-    unknown
+    lines
 }
 
 #[cfg(test)]

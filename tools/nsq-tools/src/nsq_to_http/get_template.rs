@@ -1,5 +1,15 @@
 //! [`GetTemplate`]: the URL of a GET request, with a place for the message.
 
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+/// The characters that a form writes as `%XX`. A form writes a space as `+`.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b' ')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
+
 /// A URL in which the message takes the place of `%s`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct GetTemplate {
@@ -30,31 +40,8 @@ impl GetTemplate {
 
     /// Returns the URL for a message.
     pub(super) fn url(&self, body: &[u8]) -> String {
-        let mut url = String::with_capacity(self.before.len() + 3 * body.len() + self.after.len());
-        url.push_str(&self.before);
-        push_escaped(&mut url, body);
-        url.push_str(&self.after);
-        url
-    }
-}
-
-/// Appends bytes as a form writes them: a space is `+`, and every byte beside letters, digits and
-/// `-_.~` is `%XX`.
-fn push_escaped(url: &mut String, bytes: &[u8]) {
-    const HEX: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'A', 'B', 'C', 'D', 'E', 'F',
-    ];
-    for byte in bytes {
-        match byte {
-            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => {
-                url.push(char::from(*byte));
-            }
-            b' ' => url.push('+'),
-            _ => {
-                let (high, low) = (usize::from(byte >> 4), usize::from(byte & 15));
-                url.extend(['%', HEX[high], HEX[low]]);
-            }
-        }
+        let body = percent_encode(body, ESCAPED).to_string().replace(' ', "+");
+        format!("{}{body}{}", self.before, self.after)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::row::{Cell, Column, Pair, Row, number, text};
 use super::sample::{NodeFigures, problem};
 use crate::cluster::Failure;
-use nsq_doctor::{duration, grown};
+use nsq_doctor::duration;
 use nsq_http::ChannelStats;
 
 pub(super) const COLUMNS: &[Column] = &[
@@ -48,16 +48,10 @@ fn row_without_figures(failure: &Failure) -> Row {
 fn row(address: &str, figures: &NodeFigures, pair: Pair<'_>) -> Row {
     let stats = &figures.stats;
     let (mut messages, mut bytes) = (0, 0);
-    if let Some(before) = pair.node_before(address) {
-        for topic in &stats.topics {
-            // All messages of a new topic belong to this time.
-            let mut topics = before.stats.topics.iter();
-            let earlier = topics.find(|known| known.topic_name == topic.topic_name);
-            let earlier =
-                earlier.map_or((0, 0), |topic| (topic.message_count, topic.message_bytes));
-            messages += grown(earlier.0, topic.message_count);
-            bytes += grown(earlier.1, topic.message_bytes);
-        }
+    for topic in &stats.topics {
+        let (more_messages, more_bytes) = pair.arrived(address, topic);
+        messages += more_messages;
+        bytes += more_bytes;
     }
     let channels = || stats.topics.iter().flat_map(|topic| &topic.channels);
     let sum = |figure: fn(&ChannelStats) -> i64| channels().map(figure).sum::<i64>();

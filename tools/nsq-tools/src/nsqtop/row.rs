@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use std::time::Duration;
 
 use super::sample::{NodeFigures, Sample};
-use nsq_doctor::{duration, short};
-use nsq_http::LatencyStats;
+use nsq_doctor::{duration, grown, short};
+use nsq_http::{LatencyStats, TopicStats};
 
 /// A column of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +69,21 @@ impl<'a> Pair<'a> {
     /// Returns the figures of a node in the sample before.
     pub(super) fn node_before(&self, address: &str) -> Option<&'a NodeFigures> {
         self.before?.nodes.get(address)
+    }
+
+    /// Returns the messages and bytes that have arrived in a topic of a node. All messages of a new topic
+    /// belong to this time, but not those of a new node.
+    pub(super) fn arrived(&self, address: &str, topic: &TopicStats) -> (i64, i64) {
+        let Some(before) = self.node_before(address) else {
+            return (0, 0);
+        };
+        let mut topics = before.stats.topics.iter();
+        let earlier = topics.find(|known| known.topic_name == topic.topic_name);
+        let earlier = earlier.map_or((0, 0), |topic| (topic.message_count, topic.message_bytes));
+        (
+            grown(earlier.0, topic.message_count),
+            grown(earlier.1, topic.message_bytes),
+        )
     }
 }
 

@@ -90,7 +90,7 @@ pub fn draw(frame: &mut Frame<'_>, state: &State) {
         count => format!("{count} columns hidden, needs 80x24  q quit  ? help"),
     };
     frame.render_widget(Paragraph::new(text).style(DIM), keys);
-    if state.shows_help() {
+    if state.shows_help {
         draw_help(frame);
     }
 }
@@ -124,7 +124,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, state: &State) {
         Line::from(vec![Span::styled("nsqtop", BOLD), text.into()]),
         area,
     );
-    if state.is_paused() {
+    if state.is_paused {
         let paused = Line::styled("PAUSED", PROBLEM).alignment(Alignment::Right);
         frame.render_widget(paused, area);
     }
@@ -133,7 +133,7 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, state: &State) {
 fn draw_tabs(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let mut spans = Vec::new();
     for (index, view) in VIEWS.iter().enumerate() {
-        let style = if *view == state.view() {
+        let style = if *view == state.view {
             SELECTED
         } else {
             Style::new()

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::row::{Cell, Column, Pair, Row, number, text};
-use nsq_doctor::{grown, short};
+use nsq_doctor::short;
 use nsq_http::{ChannelStats, TopicStats};
 
 pub(super) const COLUMNS: &[Column] = &[
@@ -38,7 +38,7 @@ fn row(address: &str, shard: u64, topics: &[&TopicStats], pair: Pair<'_>) -> Row
     let (mut messages, mut bytes) = (0, 0);
     let mut busiest: Option<(i64, &str)> = None;
     for topic in topics {
-        let (more_messages, more_bytes) = arrived(address, topic, pair);
+        let (more_messages, more_bytes) = pair.arrived(address, topic);
         messages += more_messages;
         bytes += more_bytes;
         if busiest.is_none_or(|(most, _)| more_messages > most) {
@@ -75,19 +75,4 @@ fn row(address: &str, shard: u64, topics: &[&TopicStats], pair: Pair<'_>) -> Row
         detail: detail.replace(char::is_control, "?"),
         is_problem: false,
     }
-}
-
-/// Returns the messages and bytes that have arrived in a topic of a node. All messages of a new topic
-/// belong to this time, but not those of a new node.
-fn arrived(address: &str, topic: &TopicStats, pair: Pair<'_>) -> (i64, i64) {
-    let Some(before) = pair.node_before(address) else {
-        return (0, 0);
-    };
-    let mut topics = before.stats.topics.iter();
-    let earlier = topics.find(|known| known.topic_name == topic.topic_name);
-    let earlier = earlier.map_or((0, 0), |topic| (topic.message_count, topic.message_bytes));
-    (
-        grown(earlier.0, topic.message_count),
-        grown(earlier.1, topic.message_bytes),
-    )
 }

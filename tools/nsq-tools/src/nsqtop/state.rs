@@ -31,14 +31,14 @@ pub enum Next {
 /// The state of the display.
 #[derive(Debug)]
 pub struct State {
-    view: View,
+    pub(super) view: View,
     /// The order of each view, in the order of [`VIEWS`].
     sorts: [Sort; VIEWS.len()],
     /// The filter of each view, in the order of [`VIEWS`].
     filters: [Filter; VIEWS.len()],
     is_typing_filter: bool,
-    is_paused: bool,
-    shows_help: bool,
+    pub(super) is_paused: bool,
+    pub(super) shows_help: bool,
     /// The key of the selected row.
     selected: Option<String>,
     /// The two samples that are shown.
@@ -57,9 +57,9 @@ impl State {
     /// Returns the state before the first sample.
     pub fn new(start: Start) -> State {
         let mut sorts = VIEWS.map(View::usual_sort);
-        sorts[place(start.view)] = start.sort;
+        sorts[start.view as usize] = start.sort;
         let mut filters = VIEWS.map(|_| Filter::default());
-        filters[place(start.view)] = Filter::Text(start.filter);
+        filters[start.view as usize] = Filter::Text(start.filter);
         State {
             view: start.view,
             sorts,
@@ -148,29 +148,14 @@ impl State {
         Next::Draw
     }
 
-    /// Returns the view.
-    pub fn view(&self) -> View {
-        self.view
-    }
-
     /// Returns the order of the rows.
     pub fn sort(&self) -> Sort {
-        self.sorts[place(self.view)]
+        self.sorts[self.view as usize]
     }
 
     /// Returns the filter of the view, and true if the user types the filter now.
     pub fn filter(&self) -> (&Filter, bool) {
-        (&self.filters[place(self.view)], self.is_typing_filter)
-    }
-
-    /// Returns true if the display is paused.
-    pub fn is_paused(&self) -> bool {
-        self.is_paused
-    }
-
-    /// Returns true if the keys are explained.
-    pub fn shows_help(&self) -> bool {
-        self.shows_help
+        (&self.filters[self.view as usize], self.is_typing_filter)
     }
 
     /// Returns the newest sample that is shown.
@@ -190,11 +175,11 @@ impl State {
     }
 
     fn filter_mut(&mut self) -> &mut Filter {
-        &mut self.filters[place(self.view)]
+        &mut self.filters[self.view as usize]
     }
 
     fn sort_mut(&mut self) -> &mut Sort {
-        &mut self.sorts[place(self.view)]
+        &mut self.sorts[self.view as usize]
     }
 
     fn type_filter(&mut self, code: KeyCode) {
@@ -238,7 +223,7 @@ impl State {
     }
 
     fn view_neighbour(&mut self, step: usize) {
-        self.view = VIEWS[(place(self.view) + step) % VIEWS.len()];
+        self.view = VIEWS[(self.view as usize + step) % VIEWS.len()];
     }
 
     /// Shows the channels of the selected topic, or the clients of the selected channel.
@@ -275,11 +260,6 @@ impl State {
         let row = to(self.selected_row(&table), last).min(last);
         self.selected = Some(table.rows[row].key.clone());
     }
-}
-
-fn place(view: View) -> usize {
-    let found = VIEWS.iter().position(|known| *known == view);
-    found.expect("the list has all views")
 }
 
 #[cfg(test)]

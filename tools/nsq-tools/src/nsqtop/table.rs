@@ -18,7 +18,7 @@ pub enum View {
     Shards,
 }
 
-/// All views, in the order of their keys.
+/// All views, in the order of their keys and of the enum.
 pub(super) const VIEWS: [View; 5] = [
     View::Channels,
     View::Topics,

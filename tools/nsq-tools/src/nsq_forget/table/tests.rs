@@ -86,14 +86,14 @@ fn a_full_distribution_drops_its_smallest_bins() {
     for value in 0..32_u64 {
         table.add("d", &format!("v{value}"), 100 + value, 0.0);
     }
-    assert_eq!(table.counters().evicted_bins, 0);
+    assert_eq!(table.counters.evicted_bins, 0);
     table.add("d", "another", 1, 0.0);
     let names: Vec<String> = counts(&mut table, "d", 0.0)
         .into_iter()
         .map(|(name, _)| name)
         .collect();
     // 32 / 16 bins leave together.
-    assert_eq!((names.len(), table.counters().evicted_bins), (31, 2));
+    assert_eq!((names.len(), table.counters.evicted_bins), (31, 2));
     assert!(!names.contains(&"v0".to_owned()) && !names.contains(&"v1".to_owned()));
     assert_eq!(names.last().map(String::as_str), Some("another"));
     // Empty bins leave first, and do not count.
@@ -104,7 +104,7 @@ fn a_full_distribution_drops_its_smallest_bins() {
     assert_eq!(
         (
             counts(&mut table, "e", 1e6).len(),
-            table.counters().evicted_bins
+            table.counters.evicted_bins
         ),
         (1, 2)
     );
@@ -118,10 +118,7 @@ fn a_full_table_drops_what_has_not_changed_for_longest() {
     }
     table.add("another", "v", 1, 17.0);
     assert_eq!(
-        (
-            table.distributions(),
-            table.counters().evicted_distributions
-        ),
+        (table.distributions(), table.counters.evicted_distributions),
         (16, 1)
     );
     assert_eq!(counts(&mut table, "d15", 17.0), []);
@@ -134,7 +131,7 @@ fn names_have_a_bound() {
     for (name, value) in [("", "v"), ("d", ""), (&*long, "v"), ("d", &*long)] {
         assert!(!table.add(name, value, 1, 0.0));
     }
-    assert_eq!((table.counters().skipped, table.distributions()), (4, 0));
+    assert_eq!((table.counters.skipped, table.distributions()), (4, 0));
     assert!(table.add(&long[1..], &long[1..], u64::MAX, 0.0));
     assert!(table.add(&long[1..], &long[1..], u64::MAX, 0.0));
 }

@@ -88,7 +88,7 @@ impl World {
     }
 
     fn finished(&mut self) -> Vec<usize> {
-        let finished: Vec<usize> = self.archive.take_finished().collect();
+        let finished: Vec<usize> = self.archive.writer.take_finished().collect();
         self.finished.extend(&finished);
         finished
     }
@@ -99,7 +99,7 @@ impl World {
     }
 
     fn end_sync(&mut self) -> Vec<usize> {
-        self.archive.end_sync().unwrap();
+        self.archive.writer.end_sync().unwrap();
         self.finished()
     }
 
@@ -139,7 +139,7 @@ fn messages_are_finished_at_the_sync_and_not_before() {
     assert_eq!(world.take(&["b", "c"]), [0; 0]);
     // Without compression, a reader sees messages before the sync.
     world.expect_files(&[("out/t.0920.log", "a\nb\nc\n")]);
-    assert_eq!(world.archive.batch_len(), 2);
+    assert_eq!(world.archive.writer.batch_len(), 2);
     assert_eq!(world.tick(), [1, 2]);
     let syncs = world.disk.sync_count();
     assert_eq!(world.tick(), [0; 0]);
@@ -162,7 +162,7 @@ fn a_batch_of_large_messages_is_synced_beside_the_next_messages() {
     let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
     world.take(&["first"]);
     assert_eq!(world.take(&["1234567"]), [0; 0]);
-    assert!(world.archive.first_sync().is_some());
+    assert!(world.archive.writer.first_sync().is_some());
     assert_eq!(world.take(&["abc"]), [0; 0]);
     world.expect_files(&[("out/t.0920.log", "first\n1234567\nabc\n")]);
     // A starved consumer gets answers from the running sync.
@@ -172,14 +172,14 @@ fn a_batch_of_large_messages_is_synced_beside_the_next_messages() {
     // The message that came meanwhile is not synced.
     assert_eq!(world.end_sync(), [1]);
     assert_eq!(world.end_sync(), [0; 0]);
-    assert_eq!(world.archive.batch_len(), 1);
+    assert_eq!(world.archive.writer.batch_len(), 1);
     // Two syncs run at the same time. The third one waits for the first.
     assert_eq!(world.take(&["defg"]), [0; 0]);
     assert_eq!(world.take(&["1234567"]), [0; 0]);
     assert_eq!(world.take(&["7654321"]), [2, 3]);
     assert_eq!(world.take(&["h"]), [0; 0]);
     assert_eq!(world.tick(), [4, 5, 6]);
-    assert!(world.archive.first_sync().is_none());
+    assert!(world.archive.writer.first_sync().is_none());
 }
 
 #[test]
@@ -204,10 +204,10 @@ fn the_end_of_a_file_waits_for_the_running_sync() {
 fn a_sync_that_fails_beside_other_messages_finishes_nothing() {
     type End = fn(&mut World) -> Result<(), DiskError>;
     let ends: [End; 4] = [
-        |world| world.archive.end_sync(),
+        |world| world.archive.writer.end_sync(),
         |world| world.archive.tick(&world.now),
         |world| world.archive.close(),
-        |world| world.archive.sync(),
+        |world| world.archive.writer.sync(),
     ];
     for end in ends {
         let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
@@ -217,7 +217,10 @@ fn a_sync_that_fails_beside_other_messages_finishes_nothing() {
         let expected = "cannot sync out/t.0920.log: ";
         assert!(error.starts_with(expected), "{error}");
         assert_eq!(world.finished(), [0; 0]);
-        assert_eq!(world.archive.into_unfinished().collect::<Vec<_>>(), [1, 2]);
+        assert_eq!(
+            world.archive.writer.into_unfinished().collect::<Vec<_>>(),
+            [1, 2]
+        );
     }
     // The next sync cannot begin then, and the second one cannot finish its messages.
     let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
@@ -227,9 +230,9 @@ fn a_sync_that_fails_beside_other_messages_finishes_nothing() {
     assert_eq!(error.verb, "sync");
     // The disk works again, so the second sync succeeds.
     world.disk.fail_after(9);
-    world.archive.end_syncs().unwrap();
+    world.archive.writer.end_syncs().unwrap();
     assert_eq!(world.finished(), [0; 0]);
-    let unfinished: Vec<usize> = world.archive.into_unfinished().collect();
+    let unfinished: Vec<usize> = world.archive.writer.into_unfinished().collect();
     assert_eq!(unfinished, [1, 2, 3]);
 }
 
@@ -244,7 +247,10 @@ fn the_running_sync_outlives_a_full_disk() {
     assert_eq!(written.unwrap_err().verb, "write to");
     world.disk.fail_after(1);
     assert_eq!(world.end_sync(), [1]);
-    assert_eq!(world.archive.into_unfinished().collect::<Vec<_>>(), [2]);
+    assert_eq!(
+        world.archive.writer.into_unfinished().collect::<Vec<_>>(),
+        [2]
+    );
 }
 
 #[test]
@@ -268,7 +274,7 @@ fn a_file_that_somebody_removes_during_a_sync_returns_the_messages_that_came_mea
         let log = capture::stop();
         let text = "with all messages that it had; the 3 of them";
         assert!(log.iter().any(|line| line.contains(text)), "{log:?}");
-        let returned: Vec<usize> = world.archive.take_returned().collect();
+        let returned: Vec<usize> = world.archive.writer.take_returned().collect();
         assert_eq!(returned, [1, 2, 3]);
         assert_eq!(world.end_sync(), [0; 0]);
         // The next file begins with the next message.
@@ -445,8 +451,8 @@ fn a_file_that_somebody_removes_returns_its_messages() {
         capture::start();
         assert_eq!(world.tick(), [0; 0]);
         let log = capture::stop();
-        assert!(world.archive.has_answers());
-        let returned: Vec<usize> = world.archive.take_returned().collect();
+        assert!(world.archive.writer.has_answers());
+        let returned: Vec<usize> = world.archive.writer.take_returned().collect();
         assert_eq!(returned, [1, 2]);
         let text = format!(
             "ERROR: [t/c] somebody has removed {path} with all messages that it had; the 2 of them"
@@ -487,7 +493,7 @@ fn a_file_that_somebody_moves_away_is_not_handed_over() {
              the file that was moved, and the next message begins another file"
         );
         assert!(log.iter().any(|line| line.contains(&text)), "{log:?}");
-        assert_eq!(world.archive.take_returned().count(), 0);
+        assert_eq!(world.archive.writer.take_returned().count(), 0);
         world.take(&["d"]);
         world.close();
         world.expect_files(&[("out/t-000001.0920.log", "d\n"), ("work/kept", "a\nb\nc\n")]);
@@ -633,7 +639,7 @@ fn a_failure_leaves_only_what_is_synced() {
             assert_eq!(error.unwrap_err().verb, "write to");
             // The disk has room again, so that the running syncs succeed.
             world.disk.fail_after(100);
-            world.archive.end_syncs().unwrap();
+            world.archive.writer.end_syncs().unwrap();
             world.archive.end_after_failure().unwrap();
             capture::stop().pop().unwrap_or_default()
         };
@@ -732,7 +738,7 @@ fn play(seed: u64) {
                     2 => world.wait(Duration::from_millis(rng.u64(0..70_000))),
                     3 => world.archive.end_group(true)?,
                     4 => world.archive.end_group(false)?,
-                    6 => world.archive.end_sync()?,
+                    6 => world.archive.writer.end_sync()?,
                     5 => {
                         let file = world.archive.writer.file.as_ref();
                         let path = file.map(|file| file.path.display().to_string());
@@ -752,18 +758,19 @@ fn play(seed: u64) {
             Ok(())
         };
         let is_full = events().is_err();
-        finished.extend(world.archive.take_finished());
+        finished.extend(world.archive.writer.take_finished());
         if is_full && rng.bool() {
             disk.fail_after(rng.usize(0..5));
-            if world.archive.end_syncs().is_ok() && world.archive.end_after_failure().is_ok() {
-                finished.extend(world.archive.take_finished());
+            if world.archive.writer.end_syncs().is_ok() && world.archive.end_after_failure().is_ok()
+            {
+                finished.extend(world.archive.writer.take_finished());
             }
         }
         if is_full || rng.bool() {
             disk.lose_power(&mut rng);
         } else {
             world.archive.close().ok();
-            finished.extend(world.archive.take_finished());
+            finished.extend(world.archive.writer.take_finished());
         }
     }
     let mut found = std::collections::BTreeSet::new();
@@ -815,11 +822,11 @@ fn two_processes_never_share_a_file_that_moves() {
     second.take(&now, b"two", 2).unwrap();
     first.close().unwrap();
     second.take(&now, b"three", 3).unwrap();
-    second.sync().unwrap();
+    second.writer.sync().unwrap();
     assert_eq!(text(0), "one\n");
     second.close().unwrap();
     assert_eq!([text(0), text(1)], ["one\n", "two\nthree\n"]);
-    assert_eq!(second.take_finished().collect::<Vec<_>>(), [2, 3]);
+    assert_eq!(second.writer.take_finished().collect::<Vec<_>>(), [2, 3]);
     // A file that a killed process left is continued: its lock is gone.
     let mut killed = open();
     killed.take(&now, b"four", 4).unwrap();

@@ -23,7 +23,7 @@ use crate::nsq_to_file::disk::{Disk, DiskError};
 pub(super) const WRITE_BYTES_MAX: usize = 256 * 1024;
 
 /// The open file of an archive, and its messages. `M` stands for a message that is still to be finished.
-pub(super) struct Writer<D: Disk, M> {
+pub(crate) struct Writer<D: Disk, M> {
     pub(super) disk: D,
     /// The topic and the channel, at the beginning of each log line: `[topic/channel]`.
     pub(super) label: String,
@@ -98,7 +98,7 @@ impl<D: Disk, M> Writer<D, M> {
     }
 
     /// Writes and syncs all messages, which then count as finished.
-    pub(super) fn sync(&mut self) -> Result<(), DiskError> {
+    pub(crate) fn sync(&mut self) -> Result<(), DiskError> {
         self.end_syncs()?;
         if self.batch.is_empty() {
             return Ok(());
@@ -142,13 +142,13 @@ impl<D: Disk, M> Writer<D, M> {
     }
 
     /// Returns the oldest running sync. [`end_sync`](Writer::end_sync) is to follow its end.
-    pub(super) fn first_sync(&self) -> Option<&D::Sync> {
+    pub(crate) fn first_sync(&self) -> Option<&D::Sync> {
         self.syncs.front().map(|running| &running.sync)
     }
 
     /// Waits for the oldest running sync, if there is one. Its messages then count as finished. After a failure, no messages
     /// of running syncs do.
-    pub(super) fn end_sync(&mut self) -> Result<(), DiskError> {
+    pub(crate) fn end_sync(&mut self) -> Result<(), DiskError> {
         let Some(first) = self.syncs.pop_front() else {
             return Ok(());
         };
@@ -174,7 +174,7 @@ impl<D: Disk, M> Writer<D, M> {
     }
 
     /// Waits for all running syncs.
-    pub(super) fn end_syncs(&mut self) -> Result<(), DiskError> {
+    pub(crate) fn end_syncs(&mut self) -> Result<(), DiskError> {
         while !self.syncs.is_empty() {
             self.end_sync()?;
         }
@@ -212,17 +212,17 @@ impl<D: Disk, M> Writer<D, M> {
 
     /// Returns true if messages wait for [`take_finished`](Writer::take_finished) or
     /// [`take_returned`](Writer::take_returned).
-    pub(super) fn has_answers(&self) -> bool {
+    pub(crate) fn has_answers(&self) -> bool {
         !self.finished.is_empty() || !self.returned.is_empty()
     }
 
     /// Returns the messages that were synced since the last call.
-    pub(super) fn take_finished(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
+    pub(crate) fn take_finished(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
         self.finished.drain(..)
     }
 
     /// Returns the messages since the last call whose file somebody has removed. They must come again.
-    pub(super) fn take_returned(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
+    pub(crate) fn take_returned(&mut self) -> impl Iterator<Item = M> + use<'_, D, M> {
         self.returned.drain(..)
     }
 
@@ -252,12 +252,12 @@ impl<D: Disk, M> Writer<D, M> {
     }
 
     /// Ends the writer after an error: returns the messages that are not synced.
-    pub(super) fn into_unfinished(self) -> impl Iterator<Item = M> {
+    pub(crate) fn into_unfinished(self) -> impl Iterator<Item = M> {
         self.syncing.into_iter().chain(self.batch)
     }
 
     /// Returns the number of messages that wait for the begin of a sync.
-    pub(super) fn batch_len(&self) -> usize {
+    pub(crate) fn batch_len(&self) -> usize {
         self.batch.len()
     }
 

@@ -62,7 +62,7 @@ fn a_file_that_another_process_moves_is_made_again() {
             }
             has_name(file, path)
         });
-        assert!(has_name(&opened.unwrap().file, &path).unwrap());
+        assert!(has_name(&opened.unwrap().file.file, &path).unwrap());
     }
 }
 

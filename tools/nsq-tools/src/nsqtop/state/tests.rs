@@ -67,7 +67,7 @@ fn views_come_by_number_and_in_turn() {
         (Char('9'), View::Clients),
     ] {
         press(&mut state, &[key]);
-        assert_eq!(state.view(), view, "{key:?}");
+        assert_eq!(state.view, view, "{key:?}");
     }
 }
 
@@ -136,17 +136,17 @@ fn enter_opens_a_topic_and_a_channel() {
     let mut state = state();
     press(&mut state, &[Char('2'), Enter]);
     assert_eq!(
-        (state.view(), state.filter()),
+        (state.view, state.filter()),
         (View::Channels, (&parent("orders/"), false))
     );
     press(&mut state, &[Down, Enter]);
     assert_eq!(
-        (state.view(), state.filter()),
+        (state.view, state.filter()),
         (View::Clients, (&parent("orders/billing "), false))
     );
     assert_eq!(names(&state).len(), 2);
     press(&mut state, &[Enter]);
-    assert_eq!(state.view(), View::Clients);
+    assert_eq!(state.view, View::Clients);
     // Each view has a filter of its own.
     press(&mut state, &[Char('4')]);
     assert_eq!(state.filter(), (&text(""), false));
@@ -190,13 +190,13 @@ fn a_paused_display_keeps_its_samples() {
     let mut state = state();
     let shown = state.table();
     press(&mut state, &[Char(' ')]);
-    assert!(state.is_paused());
+    assert!(state.is_paused);
     let mut later = after.clone();
     later.at += std::time::Duration::from_secs(2);
     state.add_sample(later);
     assert_eq!(state.table(), shown);
     press(&mut state, &[Char('p')]);
-    assert!(!state.is_paused());
+    assert!(!state.is_paused);
     assert_ne!(state.table(), shown);
 }
 
@@ -204,11 +204,11 @@ fn a_paused_display_keeps_its_samples() {
 fn help_comes_and_goes() {
     let mut state = state();
     press(&mut state, &[Char('?')]);
-    assert!(state.shows_help());
+    assert!(state.shows_help);
     press(&mut state, &[Esc]);
-    assert!(!state.shows_help());
+    assert!(!state.shows_help);
     press(&mut state, &[Char('h'), Char('h'), F(5), Insert]);
-    assert!(!state.shows_help());
+    assert!(!state.shows_help);
 }
 
 #[test]
