@@ -16,7 +16,7 @@ mod nodes;
 mod plain;
 mod row;
 mod sample;
-pub mod screen;
+mod screen;
 mod shards;
 mod state;
 mod table;
@@ -33,11 +33,8 @@ use std::thread;
 
 use config::Config;
 pub use config::NSQTOP;
-pub use row::{Cell, Column, Pair, Row};
 use sample::Sampler;
-pub use sample::{NodeFigures, Sample};
-pub use state::{Next, State};
-pub use table::{Filter, Sort, Table, View};
+use state::State;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -59,7 +56,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Prints one table, for the time between two samples. The error is the reason for the user.
 fn print_once(config: &Config) -> Result<(), String> {
-    let mut sampler = Sampler::new(&config.question);
+    let mut sampler = Sampler::new(config);
     let before = sampler.sample();
     if before.nodes.is_empty() {
         return Err(before.problems().join("\n"));

@@ -14,18 +14,11 @@ use axum::routing::{any, post};
 use bytes::Bytes;
 use program::http::Query;
 use program::log_warn;
-use ringq_client::{Outcome, Producer, PublishError};
+use ringq_client::{Outcome, PublishError};
 
 use super::request::Refused;
 use super::shared::Shared;
 use crate::listening::refuse_other_sites;
-
-/// The parts that all pages share.
-#[derive(Clone)]
-pub(super) struct Pages {
-    pub(super) shared: Arc<Shared>,
-    pub(super) producer: Producer,
-}
 
 /// The reason why nothing was published.
 enum NotPublished {
@@ -36,8 +29,8 @@ enum NotPublished {
 }
 
 /// Returns the service.
-pub(super) fn router(pages: Pages) -> Router {
-    let body_bytes_max = pages.shared.config.flags.body_bytes_max;
+pub(super) fn router(shared: Arc<Shared>) -> Router {
+    let body_bytes_max = shared.config.flags.body_bytes_max;
     Router::new()
         .route("/pub", post(publish))
         .route("/mpub", post(publish_lines))
@@ -47,12 +40,12 @@ pub(super) fn router(pages: Pages) -> Router {
         .fallback(async || StatusCode::NOT_FOUND)
         .layer(DefaultBodyLimit::max(body_bytes_max))
         .layer(map_response(close))
-        .with_state(pages)
+        .with_state(shared)
 }
 
 /// Publishes the body.
 async fn publish(
-    State(pages): State<Pages>,
+    State(shared): State<Arc<Shared>>,
     RawQuery(query): RawQuery,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<&'static str, NotPublished> {
@@ -61,13 +54,13 @@ async fn publish(
     if body.is_empty() {
         return Err(NotPublished::Empty);
     }
-    let published = pages.producer.publish(&topic, body).await;
+    let published = shared.producer.publish(&topic, body).await;
     published.map(|_| "OK").map_err(NotPublished::Publish)
 }
 
 /// Publishes each line of the body, but for empty ones.
 async fn publish_lines(
-    State(pages): State<Pages>,
+    State(shared): State<Arc<Shared>>,
     RawQuery(query): RawQuery,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<&'static str, NotPublished> {
@@ -80,7 +73,7 @@ async fn publish_lines(
     if lines.is_empty() {
         return Err(NotPublished::Empty);
     }
-    let published = pages.producer.publish_many(&topic, lines).await;
+    let published = shared.producer.publish_many(&topic, lines).await;
     published.map(|_| "OK").map_err(NotPublished::Publish)
 }
 
@@ -91,8 +84,8 @@ fn topic(query: Option<&str>) -> Result<String, NotPublished> {
     topic.ok_or(NotPublished::Refused(Refused::MissingTopic))
 }
 
-async fn stats(State(pages): State<Pages>) -> String {
-    pages.shared.streams.report(Instant::now())
+async fn stats(State(shared): State<Arc<Shared>>) -> String {
+    shared.streams.report(Instant::now())
 }
 
 /// Ends the connection after the answer: only the first request of a connection can be a stream.

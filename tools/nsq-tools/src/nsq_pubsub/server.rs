@@ -21,7 +21,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use super::config::{Config, NSQ_PUBSUB};
-use super::pages::{self, Pages};
+use super::pages;
 use super::request::{HEAD_BYTES_MAX, Head};
 use super::shared::Shared;
 use super::stream;
@@ -55,6 +55,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     let (stop, stopped) = watch::channel(false);
     let shared = Arc::new(Shared {
         config: config.clone(),
+        producer,
         dedup,
         streams: Arc::new(Streams::default()),
         stop: stopped.clone(),
@@ -65,11 +66,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
         address,
     };
     let mut pages_stop = stopped;
-    let pages = Pages {
-        shared: Arc::clone(&shared),
-        producer: producer.clone(),
-    };
-    let pages = axum::serve(waiting, pages::router(pages));
+    let pages = axum::serve(waiting, pages::router(Arc::clone(&shared)));
     let pages = pages.with_graceful_shutdown(async move {
         // A lost sender means the same.
         let _ = pages_stop.wait_for(|stops| *stops).await;
@@ -102,7 +99,7 @@ pub(super) async fn run(config: &Config, mut signals: StopSignals) -> Result<(),
     if timeout(PAGES_STOP, pages).await.is_err() {
         log_warn!("HTTP clients were still connected");
     }
-    within_stop_time(close(&producer)).await;
+    within_stop_time(close(&shared.producer)).await;
     Ok(())
 }
 

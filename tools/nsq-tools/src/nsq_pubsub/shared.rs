@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use ringq_client::Producer;
 use ringq_client::dedup::Dedup;
 use tokio::sync::watch;
 
@@ -11,6 +12,7 @@ use super::streams::Streams;
 /// The parts that all connections share.
 pub(super) struct Shared {
     pub(super) config: Config,
+    pub(super) producer: Producer,
     /// The filter of all streams. Each channel has its own messages in it.
     pub(super) dedup: Option<Dedup>,
     pub(super) streams: Arc<Streams>,

@@ -6,9 +6,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::config::Config;
+use super::config::{Config, Flags};
 use super::table::Figures;
-use crate::cluster::{Answer, Cluster, Failure, QueryError, Sources};
+use crate::cluster::{Answer, Cluster, Failure, QueryError};
 use nsq_http::{ChannelStats, NodeInfo, Stats};
 
 /// The figures of one poll.
@@ -22,11 +22,9 @@ pub(super) struct Poll {
 
 /// Asks for the figures, and remembers what it last heard of each node.
 #[derive(Debug)]
-pub(super) struct Poller {
+pub(super) struct Poller<'a> {
     cluster: Cluster,
-    sources: Sources,
-    topic: String,
-    channel: String,
+    config: &'a Config,
     memory: Memory,
 }
 
@@ -41,20 +39,19 @@ struct Memory {
     is_waiting: bool,
 }
 
-impl Poller {
-    pub(super) fn new(config: &Config) -> Poller {
+impl<'a> Poller<'a> {
+    pub(super) fn new(config: &'a Config) -> Poller<'a> {
         Poller {
             cluster: Cluster::new(config.flags.timeouts),
-            sources: config.sources.clone(),
-            topic: config.flags.topic.clone(),
-            channel: config.flags.channel.clone(),
+            config,
             memory: Memory::default(),
         }
     }
 
     /// Asks for the figures. The error is the reason for the user.
     pub(super) fn poll(&mut self) -> Result<Poll, String> {
-        let found = self.cluster.nodes_of_topic(&self.sources, &self.topic);
+        let Flags { topic, channel, .. } = &self.config.flags;
+        let found = self.cluster.nodes_of_topic(&self.config.sources, topic);
         let found = without_topic(found)
             .map_err(|error| format!("failed to get topic producers - {error}"))?;
         let mut nodes: BTreeSet<String> = found.data.iter().map(NodeInfo::http_address).collect();
@@ -69,11 +66,11 @@ impl Poller {
         if !nodes.is_empty() || found.failures.is_empty() {
             stats = self
                 .cluster
-                .stats(&nodes, &self.topic, &self.channel, false)
+                .stats(&nodes, topic, channel, false)
                 .map_err(|error| format!("failed to get nsqd stats - {error}"))?;
         }
         let answered = stats.data.iter().map(|(address, stats)| {
-            let channel = channel_of(stats, &self.topic, &self.channel);
+            let channel = channel_of(stats, topic, channel);
             (address.clone(), channel.cloned())
         });
         let answered = answered.collect();
@@ -82,8 +79,8 @@ impl Poller {
             .update(&nodes, answered, &found.failures, &stats.failures);
         let mut figures = Figures::default();
         let mut has_channel = false;
-        for channel in self.memory.nodes.values().flatten() {
-            figures.add(channel);
+        for figures_of_node in self.memory.nodes.values().flatten() {
+            figures.add(figures_of_node);
             has_channel = true;
         }
         let was_waiting = std::mem::replace(&mut self.memory.is_waiting, !has_channel);
@@ -93,10 +90,8 @@ impl Poller {
                 warnings,
             });
         }
-        let missing = format!(
-            "failed to find channel({}) in stats metadata for topic({})",
-            self.channel, self.topic
-        );
+        let missing =
+            format!("failed to find channel({channel}) in stats metadata for topic({topic})");
         if found.failures.is_empty() && stats.failures.is_empty() {
             return Err(missing);
         }

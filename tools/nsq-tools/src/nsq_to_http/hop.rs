@@ -174,18 +174,15 @@ impl Hop {
             .map_err(|_| RedirectError::Location(text.clone()))?;
         let target = Target::parse(next.as_str()).map_err(|_| RedirectError::Location(text))?;
         let keeps_body = matches!(status.as_u16(), 307 | 308);
+        let (method, body) = if keeps_body {
+            (self.method.clone(), self.body.clone())
+        } else {
+            (Method::GET, Bytes::new())
+        };
         let is_elsewhere = self.is_elsewhere || !is_same_site(&self.target.uri, &target.uri);
         Ok(Some(Hop {
-            method: if keeps_body {
-                self.method.clone()
-            } else {
-                Method::GET
-            },
-            body: if keeps_body {
-                self.body.clone()
-            } else {
-                Bytes::new()
-            },
+            method,
+            body,
             count: self.count + 1,
             referer: self.referer_for(&target),
             is_elsewhere,

@@ -6,7 +6,6 @@ use std::time::Duration;
 use program::flag::{self, Kind};
 use program::{Exit, FlagValue, Options, Program, Value, version};
 
-use super::sample::Question;
 use super::state::Start;
 use super::table::View;
 use crate::cluster::{NSQD_HTTP_ADDRESS, QueryTimeouts, Sources};
@@ -44,7 +43,7 @@ pub static NSQTOP: Program = Program::of::<Flags>("nsqtop", version::of_tool);
 /// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) question: Question,
+    pub(super) sources: Sources,
     pub(super) flags: Flags,
     pub(super) start: Start,
 }
@@ -71,12 +70,7 @@ impl Config {
             text => flags.view.sort_by_name(text)?,
         };
         Ok(Config {
-            question: Question {
-                sources,
-                topic: flags.topic.clone(),
-                channel: flags.channel.clone(),
-                timeouts: flags.timeouts,
-            },
+            sources,
             start: Start {
                 view: flags.view,
                 sort,

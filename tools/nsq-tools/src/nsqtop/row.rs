@@ -10,18 +10,18 @@ use nsq_http::{LatencyStats, TopicStats};
 
 /// A column of a view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Column {
+pub(super) struct Column {
     /// The heading.
-    pub title: &'static str,
+    pub(super) title: &'static str,
     /// The width in characters, or the smallest width of a text that may be cut off.
-    pub width: u16,
+    pub(super) width: u16,
     /// True for a text, which stands on the left and takes what is left of the width.
-    pub is_text: bool,
+    pub(super) is_text: bool,
 }
 
 /// A value in a table.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Cell {
+pub(super) enum Cell {
     /// A text. It has no control characters.
     Text(String),
     /// A number, or `None` where it is not known.
@@ -32,29 +32,29 @@ pub enum Cell {
 
 /// A row of a table.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Row {
+pub(super) struct Row {
     /// The name that is different for each row, and the same in each sample.
-    pub key: String,
+    pub(super) key: String,
     /// The values, one for each column.
-    pub cells: Vec<Cell>,
+    pub(super) cells: Vec<Cell>,
     /// A sentence about the row, for which a cell may be too narrow.
-    pub detail: String,
+    pub(super) detail: String,
     /// True if somebody should do something.
-    pub is_problem: bool,
+    pub(super) is_problem: bool,
 }
 
 /// Two samples of the cluster. The first sample of all has none before it.
 #[derive(Clone, Copy, Debug)]
-pub struct Pair<'a> {
+pub(super) struct Pair<'a> {
     /// The sample before.
-    pub before: Option<&'a Sample>,
+    pub(super) before: Option<&'a Sample>,
     /// The newest sample.
-    pub after: &'a Sample,
+    pub(super) after: &'a Sample,
 }
 
 impl<'a> Pair<'a> {
     /// Returns the time between the samples.
-    pub fn elapsed(&self) -> Duration {
+    pub(super) fn elapsed(&self) -> Duration {
         self.before.map_or(Duration::ZERO, |before| {
             self.after.at.saturating_sub(before.at)
         })
@@ -113,7 +113,7 @@ impl Cell {
     }
 
     /// Returns the text that is shown. A number has at most five characters.
-    pub fn shown(&self) -> String {
+    pub(super) fn shown(&self) -> String {
         match self {
             Cell::Text(text) => text.clone(),
             Cell::Number(Some(number)) => short(*number),

@@ -5,35 +5,36 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nsq_http::{NodeInfo, Stats};
 
-use crate::cluster::{Cluster, Failure, QueryError, QueryTimeouts, Sources};
+use super::config::{Config, Flags};
+use crate::cluster::{Cluster, Failure, QueryError, Sources};
 
 /// The figures of all nodes at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Sample {
+pub(super) struct Sample {
     /// The time since the start of the tool.
-    pub at: Duration,
+    pub(super) at: Duration,
     /// The wall clock, in seconds since the Unix epoch.
-    pub unix_seconds: i64,
+    pub(super) unix_seconds: i64,
     /// The nodes that answered.
-    pub nodes: BTreeMap<String, NodeFigures>,
+    pub(super) nodes: BTreeMap<String, NodeFigures>,
     /// The nodes that did not answer.
-    pub failures: Vec<Failure>,
+    pub(super) failures: Vec<Failure>,
     /// The nsqlookupds that did not answer.
-    pub lookupd_failures: Vec<Failure>,
+    pub(super) lookupd_failures: Vec<Failure>,
 }
 
 /// The figures of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct NodeFigures {
+pub(super) struct NodeFigures {
     /// The answer of `/stats`.
-    pub stats: Stats,
+    pub(super) stats: Stats,
     /// The value of `--shards`. `None` for a node that is not ringq's.
-    pub shards: Option<u64>,
+    pub(super) shards: Option<u64>,
 }
 
 impl Sample {
     /// Returns the reasons why the sample lacks nodes, each as a line for the user.
-    pub fn problems(&self) -> Vec<String> {
+    pub(super) fn problems(&self) -> Vec<String> {
         let failures = self.lookupd_failures.iter().chain(&self.failures);
         let mut lines: Vec<String> = failures.map(problem).collect();
         if self.nodes.is_empty() && lines.is_empty() {
@@ -55,32 +56,21 @@ pub(super) fn problem(failure: &Failure) -> String {
     format!("{address} gives no figures: {reason}")
 }
 
-/// The nodes that are asked, and the subject of the question.
-#[derive(Clone, Debug)]
-pub(super) struct Question {
-    pub(super) sources: Sources,
-    /// The only topic. All topics if it is empty.
-    pub(super) topic: String,
-    /// The only channel of each topic. All channels if it is empty.
-    pub(super) channel: String,
-    pub(super) timeouts: QueryTimeouts,
-}
-
 /// Asks the nodes for their figures.
 #[derive(Debug)]
 pub(super) struct Sampler {
     cluster: Cluster,
-    question: Question,
+    config: Config,
     began: Instant,
     /// The value of `--shards` of each node, and the start of the process that said it.
     shards: BTreeMap<String, (i64, Option<u64>)>,
 }
 
 impl Sampler {
-    pub(super) fn new(question: &Question) -> Sampler {
+    pub(super) fn new(config: &Config) -> Sampler {
         Sampler {
-            cluster: Cluster::new(question.timeouts),
-            question: question.clone(),
+            cluster: Cluster::new(config.flags.timeouts),
+            config: config.clone(),
             began: Instant::now(),
             shards: BTreeMap::new(),
         }
@@ -92,7 +82,7 @@ impl Sampler {
         let mut failures = Vec::new();
         let mut nodes = BTreeMap::new();
         if !addresses.is_empty() {
-            let Question { topic, channel, .. } = &self.question;
+            let Flags { topic, channel, .. } = &self.config.flags;
             match self.cluster.stats(&addresses, topic, channel, true) {
                 Ok(answer) => {
                     failures = answer.failures;
@@ -118,9 +108,9 @@ impl Sampler {
     /// Returns the addresses of the nodes, and the nsqlookupds that do not answer. Nodes that the user named have the address that the user
     /// named, which may not be the one that they broadcast.
     fn nodes(&self) -> (Vec<String>, Vec<Failure>) {
-        match &self.question.sources {
+        match &self.config.sources {
             Sources::Nsqds(addresses) => (addresses.clone(), Vec::new()),
-            Sources::Lookupds(_) => match self.cluster.nodes(&self.question.sources) {
+            Sources::Lookupds(_) => match self.cluster.nodes(&self.config.sources) {
                 Ok(answer) => {
                     let nodes = answer.data.iter().map(NodeInfo::http_address);
                     (nodes.collect(), answer.failures)

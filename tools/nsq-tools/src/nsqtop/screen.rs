@@ -53,7 +53,7 @@ const HELP: &[&str] = &[
 ];
 
 /// Draws the state.
-pub fn draw(frame: &mut Frame<'_>, state: &State) {
+pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     let table = state.table();
     let width = frame.area().width;
     let problem_lines = problem_lines(

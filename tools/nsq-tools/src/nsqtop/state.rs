@@ -11,7 +11,7 @@ const PAGE_ROWS: usize = 10;
 
 /// The view, the order and the filter at the start.
 #[derive(Clone, Debug)]
-pub struct Start {
+pub(super) struct Start {
     pub(super) view: View,
     pub(super) sort: Sort,
     pub(super) filter: String,
@@ -19,7 +19,7 @@ pub struct Start {
 
 /// The action of the terminal after a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Next {
+pub(super) enum Next {
     /// The terminal draws the state again.
     Draw,
     /// The tool ends.
@@ -30,7 +30,7 @@ pub enum Next {
 
 /// The state of the display.
 #[derive(Debug)]
-pub struct State {
+pub(super) struct State {
     pub(super) view: View,
     /// The order of each view, in the order of [`VIEWS`].
     sorts: [Sort; VIEWS.len()],
@@ -55,7 +55,7 @@ struct Samples {
 
 impl State {
     /// Returns the state before the first sample.
-    pub fn new(start: Start) -> State {
+    pub(super) fn new(start: Start) -> State {
         let mut sorts = VIEWS.map(View::usual_sort);
         sorts[start.view as usize] = start.sort;
         let mut filters = VIEWS.map(|_| Filter::default());
@@ -75,14 +75,14 @@ impl State {
 
     /// Returns the state after two samples.
     #[must_use]
-    pub fn with_samples(mut self, before: Sample, after: Sample) -> State {
+    pub(super) fn with_samples(mut self, before: Sample, after: Sample) -> State {
         self.add_sample(before);
         self.add_sample(after);
         self
     }
 
     /// Takes the next sample. While the display is paused, the sample is kept for later.
-    pub fn add_sample(&mut self, sample: Sample) {
+    pub(super) fn add_sample(&mut self, sample: Sample) {
         let last = self.newest.after.replace(sample);
         // Nodes that did not answer have no rates to compare with.
         self.newest.before = last.filter(|last| !last.nodes.is_empty());
@@ -92,7 +92,7 @@ impl State {
     }
 
     /// Returns the rows that are shown.
-    pub fn table(&self) -> Table {
+    pub(super) fn table(&self) -> Table {
         match &self.shown.after {
             Some(after) => {
                 let before = self.shown.before.as_ref();
@@ -111,7 +111,7 @@ impl State {
     }
 
     /// Takes a key.
-    pub fn on_key(&mut self, key: KeyEvent) -> Next {
+    pub(super) fn on_key(&mut self, key: KeyEvent) -> Next {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return Next::Quit;
         }
@@ -149,27 +149,27 @@ impl State {
     }
 
     /// Returns the order of the rows.
-    pub fn sort(&self) -> Sort {
+    pub(super) fn sort(&self) -> Sort {
         self.sorts[self.view as usize]
     }
 
     /// Returns the filter of the view, and true if the user types the filter now.
-    pub fn filter(&self) -> (&Filter, bool) {
+    pub(super) fn filter(&self) -> (&Filter, bool) {
         (&self.filters[self.view as usize], self.is_typing_filter)
     }
 
     /// Returns the newest sample that is shown.
-    pub fn sample(&self) -> Option<&Sample> {
+    pub(super) fn sample(&self) -> Option<&Sample> {
         self.shown.after.as_ref()
     }
 
     /// Returns the reasons why nodes are missing, each as a line for the user.
-    pub fn problems(&self) -> Vec<String> {
+    pub(super) fn problems(&self) -> Vec<String> {
         self.sample().map(Sample::problems).unwrap_or_default()
     }
 
     /// Returns the index of the selected row, or of the first row.
-    pub fn selected_row(&self, table: &Table) -> usize {
+    pub(super) fn selected_row(&self, table: &Table) -> usize {
         let is_selected = |row: &Row| Some(&row.key) == self.selected.as_ref();
         table.rows.iter().position(is_selected).unwrap_or(0)
     }

@@ -5,7 +5,7 @@ use super::{channels, clients, nodes, shards, topics};
 
 /// The kind of things that are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum View {
+pub(super) enum View {
     /// A row for each channel.
     Channels,
     /// A row for each topic.
@@ -29,16 +29,16 @@ pub(super) const VIEWS: [View; 5] = [
 
 /// A view of two samples.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Table {
+pub(super) struct Table {
     /// The columns.
-    pub columns: &'static [Column],
+    pub(super) columns: &'static [Column],
     /// The rows.
-    pub rows: Vec<Row>,
+    pub(super) rows: Vec<Row>,
 }
 
 /// The choice of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Filter {
+pub(super) enum Filter {
     /// Rows with this text, in any case. All rows if the text is empty.
     Text(String),
     /// Rows whose key begins with this text: the channels of one topic, or the clients of one channel.
@@ -47,11 +47,11 @@ pub enum Filter {
 
 /// The column by which a table is sorted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Sort {
+pub(super) struct Sort {
     /// The index of the column.
-    pub column: usize,
+    pub(super) column: usize,
     /// True if the last text and the smallest number come first.
-    pub is_reversed: bool,
+    pub(super) is_reversed: bool,
 }
 
 impl View {
@@ -62,7 +62,7 @@ impl View {
     }
 
     /// Returns the name.
-    pub fn name(self) -> &'static str {
+    pub(super) fn name(self) -> &'static str {
         match self {
             View::Channels => "channels",
             View::Topics => "topics",
@@ -73,7 +73,7 @@ impl View {
     }
 
     /// Returns the columns.
-    pub fn columns(self) -> &'static [Column] {
+    pub(super) fn columns(self) -> &'static [Column] {
         match self {
             View::Channels => channels::COLUMNS,
             View::Topics => topics::COLUMNS,
@@ -152,7 +152,7 @@ impl Default for Filter {
 
 impl Table {
     /// Returns a view of two samples: the rows that `filter` chooses, sorted.
-    pub fn new(view: View, pair: Pair<'_>, filter: &Filter, sort: Sort) -> Table {
+    pub(super) fn new(view: View, pair: Pair<'_>, filter: &Filter, sort: Sort) -> Table {
         let mut rows = view.rows(pair);
         match filter {
             Filter::Text(text) => {

@@ -154,7 +154,7 @@ fn read_keys(changes: &Sender<Change>) {
 
 /// Asks the nodes at each interval.
 fn take_samples(config: &Config, changes: &Sender<Change>) {
-    let mut sampler = Sampler::new(&config.question);
+    let mut sampler = Sampler::new(config);
     loop {
         let began = Instant::now();
         let sample = Box::new(sampler.sample());

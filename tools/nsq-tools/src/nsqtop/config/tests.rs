@@ -8,10 +8,7 @@ fn read(args: &[&str]) -> Result<Config, Exit> {
 #[test]
 fn flags_become_values() {
     let config = read(&["-nsqd-http-address=a:1"]).unwrap();
-    assert_eq!(
-        config.question.sources,
-        Sources::Nsqds(vec!["a:1".to_owned()])
-    );
+    assert_eq!(config.sources, Sources::Nsqds(vec!["a:1".to_owned()]));
     assert_eq!(
         (config.flags.interval, config.flags.once),
         (Duration::from_secs(2), false)
@@ -29,14 +26,8 @@ fn flags_become_values() {
         "--filter=x",
     ])
     .unwrap();
-    assert_eq!(
-        config.question.sources,
-        Sources::Lookupds(vec!["l:1".to_owned()])
-    );
-    assert_eq!(
-        (&*config.question.topic, &*config.question.channel),
-        ("t", "c")
-    );
+    assert_eq!(config.sources, Sources::Lookupds(vec!["l:1".to_owned()]));
+    assert_eq!((&*config.flags.topic, &*config.flags.channel), ("t", "c"));
     assert_eq!(
         (config.flags.interval, config.flags.once),
         (Duration::from_millis(250), true)
