@@ -23,16 +23,7 @@ where
         Err(exit) => return exit.print(),
     };
     let (level, style) = logging(&config);
-    run(level, style.clone(), async {
-        let signals = StopSignals::catch();
-        let signals = signals.map_err(|error| format!("cannot receive signals: {error}"))?;
-        work(config, signals).await
-    })
-}
-
-/// Runs `work` until it ends. Starts the log and the threads before, and writes all log lines behind it.
-fn run(level: Level, style: Style, work: impl Future<Output = Result<(), String>>) -> ExitCode {
-    if let Err(error) = log::init_tool(level, style) {
+    if let Err(error) = log::init_tool(level, style.clone()) {
         log_fatal!("{}", thread_refused("the log's thread", &error));
         return ExitCode::from(1);
     }
@@ -43,7 +34,11 @@ fn run(level: Level, style: Style, work: impl Future<Output = Result<(), String>
             return ExitCode::from(1);
         }
     };
-    let end = runtime.block_on(work);
+    let end = runtime.block_on(async {
+        let signals = StopSignals::catch();
+        let signals = signals.map_err(|error| format!("cannot receive signals: {error}"))?;
+        work(config, signals).await
+    });
     // The process ends now, whatever its threads do. A runtime that shuts down panics in those that still use it, and a
     // thread that still works could log a line behind the reason.
     std::mem::forget(runtime);

@@ -21,6 +21,7 @@ use std::ffi::OsString;
 use std::future::pending;
 use std::io::{self, IsTerminal};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use program::log::Level;
 use program::log_info;
@@ -28,7 +29,7 @@ use tokio::time::{Instant, sleep_until};
 
 use crate::process;
 use crate::progress;
-use crate::stopping::{STOP_TIME_MAX, StopSignals, within_stop_time};
+use crate::stopping::{STOP_TIME_MAX, StopSignals, close, within_stop_time};
 use config::Config;
 pub use config::TO_NSQ;
 use input::Input;
@@ -52,7 +53,7 @@ async fn publish_input(config: Config, mut signals: StopSignals) -> Result<(), S
     }
     let mut input = Input::new(io::stdin(), config.delimiter, rate);
     let mut publishing = Publishing::new(&config)?;
-    let counts = publishing.counts();
+    let counts = Arc::clone(&publishing.counts);
     let work = publish_all(&mut signals, &mut input, &mut publishing);
     // The line would hide what somebody is typing.
     let result = if io::stdin().is_terminal() {
@@ -61,7 +62,7 @@ async fn publish_input(config: Config, mut signals: StopSignals) -> Result<(), S
         progress::beside(work, || counts.figures()).await
     };
     match result {
-        Ok(()) => within_stop_time(publishing.close()).await,
+        Ok(()) => within_stop_time(close(&publishing.producer)).await,
         Err(_) => log_info!("{}", publishing.progress()),
     }
     result

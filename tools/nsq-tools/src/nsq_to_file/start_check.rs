@@ -19,11 +19,7 @@ use new_file::temporary_file;
 pub(super) fn check(config: &Config, now: &Zoned) -> Result<(), DiskError> {
     for directory in directories(config, now) {
         let (directory, probed) = probe(&directory);
-        probed.map_err(|source| DiskError {
-            verb: "make a file in",
-            path: directory,
-            source,
-        })?;
+        probed.map_err(|source| DiskError::new("make a file in", &directory, source))?;
     }
     Ok(())
 }

@@ -18,7 +18,6 @@ use super::connections::Connections;
 use super::retries::Retries;
 use crate::consuming::log_event;
 use crate::progress::Figures;
-use crate::stopping::close;
 
 /// The most records without a confirmation.
 const UNCONFIRMED_MAX: usize = 2000;
@@ -45,13 +44,14 @@ type Publish = Pin<Box<dyn Future<Output = Result<Option<Address>, PublishError>
 ///   all of them again, and further records wait until these are confirmed. A record that no nsqd has is tried
 ///   again here, see [`Retries`].
 pub(super) struct Publishing {
-    producer: Producer,
+    pub(super) producer: Producer,
     topic: String,
     /// Empty if the producer chooses one of the nodes that nsqlookupds name.
     addresses: Vec<Address>,
     unconfirmed: FuturesUnordered<Publish>,
     proof: Proof,
-    counts: Arc<Counts>,
+    /// The figures, which stay up to date.
+    pub(super) counts: Arc<Counts>,
     connections: Arc<Connections>,
     retries: Arc<Retries>,
 }
@@ -154,11 +154,6 @@ impl Publishing {
             retries: Arc::new(Retries::new(Arc::clone(&connections))),
             connections,
         })
-    }
-
-    /// Returns the figures, which stay up to date.
-    pub(super) fn counts(&self) -> Arc<Counts> {
-        Arc::clone(&self.counts)
     }
 
     /// Returns true if a further record may be published now.
@@ -272,11 +267,6 @@ impl Publishing {
                 records(failed)
             ),
         }
-    }
-
-    /// Closes the connections. Records without a confirmation are waited for.
-    pub(super) async fn close(self) {
-        close(&self.producer).await;
     }
 }
 

@@ -12,6 +12,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::path::Path;
 
 use program::{log_error, log_info};
 
@@ -343,11 +344,7 @@ impl<D: Disk, M> Writer<D, M> {
     }
 
     fn encoding_error(&self, source: io::Error) -> DiskError {
-        let path = self.file.as_ref().map(|file| file.path.clone());
-        DiskError {
-            verb: "compress the messages of",
-            path: path.unwrap_or_default(),
-            source,
-        }
+        let path = self.file.as_ref().map_or(Path::new(""), |file| &file.path);
+        DiskError::new("compress the messages of", path, source)
     }
 }
