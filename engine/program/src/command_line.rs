@@ -57,12 +57,12 @@ pub(crate) fn parse(
             return Err(undefined(name));
         };
         let value = match (value, flag.kind.is_boolean()) {
-            (Some(value), _) => Value::parse(flag, value)?,
-            (None, true) => Value::parse(flag, "true")?,
+            (Some(value), _) => flag.parse(value)?,
+            (None, true) => flag.parse("true")?,
             (None, false) => match args.next() {
                 Some(value) => {
                     let value = value.into_string().map_err(|value| not_unicode(&value))?;
-                    Value::parse(flag, &value)?
+                    flag.parse(&value)?
                 }
                 None => return Err(Stop::Error(format!("flag needs an argument: -{name}"))),
             },
@@ -88,7 +88,8 @@ pub(crate) fn default_value(flag: &Flag, hostname: &str) -> Value {
     match flag.kind {
         Kind::List => Value::List(texts(&flag.default_on(hostname))),
         Kind::Floats => Value::Floats(Vec::new()),
-        _ => Value::parse(flag, &flag.default_on(hostname))
+        _ => flag
+            .parse(&flag.default_on(hostname))
             .unwrap_or_else(|bad| panic!("the default of --{}: {}", flag.name, bad.text)),
     }
 }

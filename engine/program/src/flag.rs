@@ -1,9 +1,14 @@
-//! [`Flag`]: one row of a program's table of flags. [`Kind`]: the type of its values. [`new`] declares a flag.
+//! [`Flag`]: one row of a program's table of flags. [`new`] declares a flag.
 
+use std::fmt;
 use std::marker::PhantomData;
 
-use crate::flag_set::FlagValue;
-use crate::log::{Format, Level};
+use crate::flag_value::FlagValue;
+use crate::go_value;
+use crate::log::{Format, Level, UnknownLevel};
+use crate::value::{BadValue, Value, choice};
+
+pub use crate::kind::{Kind, Words};
 
 /// One row of a program's table of flags.
 #[derive(Clone, Copy, Debug)]
@@ -23,42 +28,6 @@ pub struct Flag {
 
 /// A function that returns the reason why a text is not a value of a flag.
 pub type Check = fn(&str) -> Result<(), String>;
-
-/// The type of a flag with the accepted values. All bounds are inclusive.
-#[derive(Clone, Copy, Debug)]
-pub enum Kind {
-    /// A boolean. Without a value the flag means true.
-    Boolean,
-    /// Any text.
-    Text,
-    /// One of these texts.
-    Choice(&'static [&'static str]),
-    /// One text per occurrence.
-    List,
-    /// Numbers. One occurrence of the flag may have several, separated by commas. Like nsqd's
-    /// percentiles, the numbers of the command line are sorted in descending order.
-    Floats,
-    /// A number.
-    Float,
-    /// A level of the log.
-    Level,
-    /// One of the words of this program.
-    Word(&'static Words),
-    /// An integer, with its lower and its upper bound.
-    Integer(i64, i64),
-    /// A duration in nanoseconds, with its lower and its upper bound.
-    Duration(i64, i64),
-}
-
-/// A type whose values are words. Each word stands for a number, which `/config` shows.
-#[derive(Debug)]
-pub struct Words {
-    /// Returns the number of a word, or the reason why the text is not one of the words.
-    pub parse: fn(&str) -> Result<i64, String>,
-    /// True when `true` and `false` are among the words. A flag without a value then means `true`,
-    /// like a boolean.
-    pub is_boolean: bool,
-}
 
 /// The value of a flag that is not given, as command-line text.
 #[derive(Clone, Copy, Debug)]
@@ -221,6 +190,58 @@ impl Flag {
             }
         }
         field
+    }
+
+    /// Parses a value on the command line.
+    pub(crate) fn parse(&self, text: &str) -> Result<Value, BadValue> {
+        let bad = |text: String| BadValue {
+            text,
+            is_final: false,
+        };
+        let name = self.name;
+        let refuse = |reason: &dyn fmt::Display| {
+            bad(format!("invalid value {text:?} for flag -{name}: {reason}"))
+        };
+        let refuse_boolean = |reason: &dyn fmt::Display| {
+            bad(format!(
+                "invalid boolean value {text:?} for -{name}: {reason}"
+            ))
+        };
+        self.check(text).map_err(|why| refuse(&why))?;
+        match self.kind {
+            Kind::Text => Ok(Value::Text(text.to_string())),
+            Kind::Choice(choices) => choice(choices, text).map_err(|why| refuse(&why)),
+            Kind::List => Ok(Value::List(vec![text.to_string()])),
+            Kind::Floats => go_value::parse_floats(text)
+                .map(Value::Floats)
+                .map_err(|part| BadValue {
+                    text: format!("Could not parse: {part}"),
+                    is_final: true,
+                }),
+            Kind::Float => go_value::parse_float(text)
+                .map(Value::Float)
+                .ok_or_else(|| refuse(&go_value::PARSE_ERROR)),
+            Kind::Boolean => go_value::parse_bool(text)
+                .map(Value::Boolean)
+                .map_err(|why| refuse_boolean(&why)),
+            Kind::Word(words) => (words.parse)(text).map(Value::Word).map_err(|why| {
+                if words.is_boolean {
+                    refuse_boolean(&why)
+                } else {
+                    refuse(&why)
+                }
+            }),
+            Kind::Level => text
+                .parse()
+                .map(Value::Level)
+                .map_err(|why: UnknownLevel| refuse(&why)),
+            Kind::Integer(..) => go_value::parse_int(text)
+                .map(Value::Integer)
+                .map_err(|why| refuse(&why)),
+            Kind::Duration(..) => go_value::parse_duration(text)
+                .map(Value::Duration)
+                .map_err(|why| refuse(&why)),
+        }
     }
 
     pub(crate) fn check(&self, text: &str) -> Result<(), String> {

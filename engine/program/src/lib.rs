@@ -64,9 +64,11 @@ mod command_line;
 mod config_file;
 pub mod flag;
 mod flag_set;
+mod flag_value;
 mod given_keys;
 pub mod http;
 pub mod http_client;
+mod kind;
 #[cfg(feature = "listener")]
 pub mod listener;
 pub mod local_time;
@@ -83,7 +85,8 @@ pub mod tls;
 mod value;
 pub mod version;
 
-pub use flag_set::{FlagSet, FlagValue, count_flags, join_flags};
+pub use flag_set::{FlagSet, count_flags, join_flags};
+pub use flag_value::FlagValue;
 pub use given_keys::{GivenKey, GivenKeys};
 pub use options::Options;
 pub use program::{Exit, Program, page_with_table};

@@ -1,12 +1,8 @@
 //! [`Value`]: the value of a flag or of a key of the configuration file.
 
-use std::fmt;
-
 use wire::go_json::to_string;
 
-use crate::flag::{Flag, Kind};
-use crate::go_value;
-use crate::log::{Level, UnknownLevel};
+use crate::log::Level;
 
 /// A value of one of the types in a table of flags.
 #[derive(Clone, Debug, PartialEq)]
@@ -44,58 +40,6 @@ pub(crate) struct BadValue {
 }
 
 impl Value {
-    /// Parses the value of a flag on the command line.
-    pub(crate) fn parse(flag: &Flag, text: &str) -> Result<Value, BadValue> {
-        let bad = |text: String| BadValue {
-            text,
-            is_final: false,
-        };
-        let name = flag.name;
-        let refuse = |reason: &dyn fmt::Display| {
-            bad(format!("invalid value {text:?} for flag -{name}: {reason}"))
-        };
-        let refuse_boolean = |reason: &dyn fmt::Display| {
-            bad(format!(
-                "invalid boolean value {text:?} for -{name}: {reason}"
-            ))
-        };
-        flag.check(text).map_err(|why| refuse(&why))?;
-        match flag.kind {
-            Kind::Text => Ok(Value::Text(text.to_string())),
-            Kind::Choice(choices) => choice(choices, text).map_err(|why| refuse(&why)),
-            Kind::List => Ok(Value::List(vec![text.to_string()])),
-            Kind::Floats => go_value::parse_floats(text)
-                .map(Value::Floats)
-                .map_err(|part| BadValue {
-                    text: format!("Could not parse: {part}"),
-                    is_final: true,
-                }),
-            Kind::Float => go_value::parse_float(text)
-                .map(Value::Float)
-                .ok_or_else(|| refuse(&go_value::PARSE_ERROR)),
-            Kind::Boolean => go_value::parse_bool(text)
-                .map(Value::Boolean)
-                .map_err(|why| refuse_boolean(&why)),
-            Kind::Word(words) => (words.parse)(text).map(Value::Word).map_err(|why| {
-                if words.is_boolean {
-                    refuse_boolean(&why)
-                } else {
-                    refuse(&why)
-                }
-            }),
-            Kind::Level => text
-                .parse()
-                .map(Value::Level)
-                .map_err(|why: UnknownLevel| refuse(&why)),
-            Kind::Integer(..) => go_value::parse_int(text)
-                .map(Value::Integer)
-                .map_err(|why| refuse(&why)),
-            Kind::Duration(..) => go_value::parse_duration(text)
-                .map(Value::Duration)
-                .map_err(|why| refuse(&why)),
-        }
-    }
-
     /// Adds another occurrence of the flag. Lists grow; for other types the last value is kept.
     pub(crate) fn add(&mut self, next: Value) {
         match (self, next) {

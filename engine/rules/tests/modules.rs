@@ -40,7 +40,9 @@ const CIRCLES: [&str; 2] = ["producer", "testing"];
 fn no_module_depends_on_itself() {
     let mut files = 0;
     let mut cycles = Vec::new();
-    for package in crates() {
+    // The quickstart has only an example.
+    let libraries = crates().into_iter();
+    for package in libraries.filter(|package| package.join("src/lib.rs").exists()) {
         let mut graph = ModuleGraph::of_files(&package.join("src/lib.rs"));
         files += graph.len();
         if package.ends_with("tools/client") {

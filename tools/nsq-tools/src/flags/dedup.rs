@@ -14,7 +14,7 @@ mod settings;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use program::flag::FlagOf;
+use program::flag::{self, FlagOf};
 use program::{Options, log_info, log_warn};
 use ringq_client::dedup::{self, JsonPointer, Key, WhenUnavailable};
 use tokio::task::spawn_blocking;
@@ -23,20 +23,22 @@ use self::plan::{Plan, parse_pointer};
 use self::settings::Settings;
 
 /// The recognition of messages that were handled before.
-pub const DEDUP: FlagOf<String> = super::new(
+pub const DEDUP: FlagOf<String> = flag::new(
     "dedup",
     "",
     "finish messages that were handled before: body or json:/pointer (what copies have in common), then options such as \
      filter=inverse,slots=1000000 (docs/deduplication.md). filter=forgetful may drop fresh messages",
 )
+.without_key()
 .checked_by(check);
 
 /// The file of the filter.
-pub const DEDUP_STATE: FlagOf<String> = super::new(
+pub const DEDUP_STATE: FlagOf<String> = flag::new(
     "dedup-state",
     "",
     "path of the file that keeps the filter of --dedup over restarts; written at the end and once per minute",
-);
+)
+.without_key();
 
 /// The time between two saves of the filter.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
