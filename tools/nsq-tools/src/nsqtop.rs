@@ -16,6 +16,7 @@ mod nodes;
 mod plain;
 mod row;
 mod sample;
+mod sampler;
 mod screen;
 mod shards;
 mod state;
@@ -33,7 +34,7 @@ use std::thread;
 
 use config::Config;
 pub use config::NSQTOP;
-use sample::Sampler;
+use sampler::Sampler;
 use state::State;
 
 /// Runs the tool with these arguments, without the program's name.

@@ -16,7 +16,8 @@ use signal_hook::iterator::Signals;
 use signal_hook::low_level::emulate_default_handler;
 
 use super::config::Config;
-use super::sample::{Sample, Sampler};
+use super::sample::Sample;
+use super::sampler::Sampler;
 use super::screen;
 use super::state::{Next, State};
 
