@@ -10,6 +10,11 @@
 //! threads share only the flags and counters of [`Control`].
 
 mod connection;
+pub mod consumer;
+pub mod control;
+pub mod link;
+pub mod pace;
+pub mod producer;
 mod setup;
 mod socket;
 
@@ -25,14 +30,14 @@ use std::sync::mpsc::{Receiver, Sender};
 use rustix::event::epoll;
 
 use crate::clock::Clock;
-use crate::consumer::{CallContext, HeldMessage, LedgerEntry};
-use crate::control::Control;
-use crate::grid::Grid;
-use crate::ledger::ProducerRecord;
+use crate::generator::consumer::{CallContext, HeldMessage, LedgerEntry};
+use crate::generator::control::Control;
 use crate::random::Random;
+use crate::result::grid::Grid;
+use crate::result::ledger::ProducerRecord;
+use crate::result::tally::Tally;
 use crate::scenario::Scenario;
-use crate::tally::Tally;
-use crate::upgrades::Upgrades;
+use crate::scenario::upgrades::Upgrades;
 use connection::Connection;
 pub use connection::{ConsumerSettings, Reading, Role, identify_json};
 

@@ -4,7 +4,7 @@
 use serde::Serialize;
 
 use crate::result::{CompareResult, Ended, Ledger, LoopKind, RunResult, SelfCheck, Verdict};
-use crate::unit::{Unit, number};
+use crate::scenario::unit::{Unit, number};
 
 /// The tone of a judgement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

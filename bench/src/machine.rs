@@ -1,5 +1,7 @@
 //! The machine's fingerprint, from /proc.
 
+pub mod process;
+
 use std::fs;
 
 use crate::result::Machine;

@@ -25,7 +25,7 @@ use serde::Serialize;
 
 use crate::judgement::CPU_NOT_TOLD_APART;
 use crate::result::Profile;
-use crate::unit::number;
+use crate::scenario::unit::number;
 use assumptions::{Assumption, assumptions};
 use demand::Demand;
 use needs::{CalculationStep, Needs, calculate, steps};

@@ -4,7 +4,7 @@ use crate::judgement::{self, Judgement};
 use crate::result::{
     Ended, HistogramKind, HistogramRecord, LoopKind, Resources, RunResult, Verdict,
 };
-use crate::unit::number;
+use crate::scenario::unit::number;
 
 /// A run's report.
 pub fn run(result: &RunResult) -> String {

@@ -19,6 +19,10 @@
 //! intended send. Latencies are microseconds; the histograms themselves count nanoseconds. What could
 //! not be measured (no local process, no HTTP) is absent, never zero.
 
+pub mod grid;
+pub mod ledger;
+pub mod tally;
+
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};

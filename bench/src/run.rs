@@ -8,7 +8,11 @@
 //! ```
 
 mod conclude;
+pub mod depth;
 mod prepare;
+pub mod progress;
+pub mod self_check;
+pub mod series;
 
 pub use prepare::check_topics;
 
@@ -21,18 +25,18 @@ use std::time::Duration;
 use clap::builder::TypedValueParser;
 
 use crate::clock::Clock;
-use crate::control::Control;
-use crate::depth::DepthSampler;
+use crate::generator::control::Control;
 use crate::generator::{self, GeneratorSettings, LastReport, Report};
-use crate::grid::Grid;
 use crate::machine::ProcessorTicks;
-use crate::process::{Usage, thread_times_ns};
-use crate::progress::Progress;
+use crate::machine::process::{Usage, thread_times_ns};
+use crate::result::grid::Grid;
+use crate::result::tally::Tally;
 use crate::result::{Ended, RunResult};
+use crate::run::depth::DepthSampler;
+use crate::run::progress::Progress;
+use crate::run::series::{LoggedHistogram, Sample, Series};
+use crate::scenario::span::Span;
 use crate::scenario::{Consume, Scenario};
-use crate::series::{LoggedHistogram, Sample, Series};
-use crate::span::Span;
-use crate::tally::Tally;
 use crate::target::Target;
 
 /// Time between the last connection and the first send, for all threads to learn of it.

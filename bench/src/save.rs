@@ -9,10 +9,10 @@ use hdrhistogram::serialization::interval_log::{IntervalLogWriterBuilder, Tag};
 use hdrhistogram::serialization::{Deserializer, V2DeflateSerializer};
 
 use crate::machine::fingerprint;
+use crate::result::tally::Latencies;
 use crate::result::{Outcome, SCHEMA, SavedResult};
 use crate::run::Finished;
-use crate::series::LoggedHistogram;
-use crate::tally::Latencies;
+use crate::run::series::LoggedHistogram;
 
 /// The files of one measurement: `NAME.json`, `NAME.publish.hlog` and so on. Known by the path of the first.
 #[derive(Clone, Debug)]

@@ -6,6 +6,13 @@
 //! ```
 
 mod fields;
+pub mod header;
+pub mod rate;
+pub mod size;
+pub mod span;
+pub(crate) mod unit;
+pub mod upgrades;
+pub mod work;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -13,9 +20,9 @@ use std::time::Duration;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-use crate::rate::Rate;
-use crate::span::Span;
-use crate::unit::{Unit, number};
+use crate::scenario::rate::Rate;
+use crate::scenario::span::Span;
+use crate::scenario::unit::{Unit, number};
 pub use fields::{Patch, Scenario};
 
 /// The command that publishes.
@@ -208,8 +215,8 @@ impl Scenario {
         if self.producers == 0 && self.consumers == 0 {
             return Err("neither producers nor consumers: there is nothing to run".into());
         }
-        if self.producers > crate::header::PRODUCERS_MAX {
-            let most = crate::header::PRODUCERS_MAX;
+        if self.producers > crate::scenario::header::PRODUCERS_MAX {
+            let most = crate::scenario::header::PRODUCERS_MAX;
             return Err(format!("{} producers are more than {most}", self.producers));
         }
         if self.consumers > 0 && self.channels == 0 {

@@ -28,9 +28,9 @@ use rustix::event::{Timespec, epoll};
 use upgrade::ServerConfig;
 
 use crate::clock::Clock;
-use crate::header::HEADER_BYTES;
-use crate::link::Link;
-use crate::span::Span;
+use crate::generator::link::Link;
+use crate::scenario::header::HEADER_BYTES;
+use crate::scenario::span::Span;
 use crate::target::resolve;
 use channel::Store;
 use client::Client;

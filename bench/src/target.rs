@@ -10,7 +10,7 @@ use wire::frame::FrameType;
 
 use crate::generator::identify_json;
 use crate::http::call;
-use crate::process::Process;
+use crate::machine::process::Process;
 use crate::result::Daemon;
 
 /// Longest wait for a connection and for an answer.

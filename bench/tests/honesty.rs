@@ -5,8 +5,8 @@
 use crate::support::{echo, options, scenario, target};
 use nsq_bench::result::{Ended, HistogramKind, LoopKind};
 use nsq_bench::run::{Options, run};
+use nsq_bench::scenario::span::Span;
 use nsq_bench::sink::Faults;
-use nsq_bench::span::Span;
 
 #[test]
 fn a_stall_of_200_ms_a_second_is_seen_in_the_tail() {

@@ -12,8 +12,8 @@ use std::process::Child;
 use crate::support::{echo, options, program, scenario, start, target};
 use nsq_bench::result::Ended;
 use nsq_bench::run::run;
+use nsq_bench::scenario::upgrades::server_config;
 use nsq_bench::sink::{Faults, Sink};
-use nsq_bench::upgrades::server_config;
 
 /// A directory with certificates. See [`files::write`].
 struct Certificates {

@@ -7,18 +7,18 @@ use clap::Args;
 use super::target::{PlayArgs, RunArgs};
 use super::{EXIT_FAILED, EXIT_GENERATOR, stop_flag};
 use crate::clock::Clock;
-use crate::compare::{self, Contender};
-use crate::control::Control;
 use crate::daemon::DaemonCommand;
-use crate::find_max::{self, SearchSettings};
+use crate::generator::control::Control;
 use crate::judgement::{CPU_NOT_TOLD_APART, SEARCH_LIMITED, SEARCH_REACHED_MOST};
+use crate::many_runs::compare::{self, Contender};
+use crate::many_runs::find_max::{self, SearchSettings};
+use crate::many_runs::sweep;
 use crate::print;
-use crate::rate::{Rate, parse_count};
 use crate::result::{Outcome, RunResult, SearchStep, Threshold};
 use crate::run::Finished;
 use crate::save::Files;
+use crate::scenario::rate::{Rate, parse_count};
 use crate::scenario::{Client, Scenario};
-use crate::sweep;
 
 /// The flags of `sweep`.
 #[derive(Debug, Args)]

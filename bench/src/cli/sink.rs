@@ -8,8 +8,8 @@ use std::time::Duration;
 use clap::Args;
 
 use super::{EXIT_FAILED, stop_flag};
+use crate::scenario::upgrades::server_config;
 use crate::sink::{Mode, Sink, SinkOptions};
-use crate::upgrades::server_config;
 
 /// The flags of `sink`.
 #[derive(Debug, Args)]

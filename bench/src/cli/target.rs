@@ -11,8 +11,8 @@ use super::stop_flag;
 use crate::result::Outcome;
 use crate::run::{Finished, Options, check_topics};
 use crate::save::Files;
+use crate::scenario::span::Span;
 use crate::scenario::{Patch, Scenario};
-use crate::span::Span;
 use crate::target::{Target, resolve};
 
 /// nsqd's default ports for TCP and for HTTP.

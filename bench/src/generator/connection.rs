@@ -21,10 +21,10 @@ use wire::frame::FrameType;
 use wire::name::{ChannelName, TopicName};
 
 use super::GeneratorSettings;
-use crate::consumer::{Behaviour, Consumer};
-use crate::link::{Link, next_frame};
-use crate::producer::Producer;
-use crate::upgrades::Upgrades;
+use crate::generator::consumer::{Behaviour, Consumer};
+use crate::generator::link::{Link, next_frame};
+use crate::generator::producer::Producer;
+use crate::scenario::upgrades::Upgrades;
 
 /// The way a consumer reads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

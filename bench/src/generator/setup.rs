@@ -8,7 +8,7 @@ use rustix::event::epoll;
 
 use super::connection::{Connection, Role};
 use super::{Generator, SETUPS_MAX, TICK_NS};
-use crate::control::Control;
+use crate::generator::control::Control;
 use crate::scenario::Client;
 
 impl Generator {

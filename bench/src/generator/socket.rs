@@ -10,8 +10,8 @@ use rustix::event::{Timespec, epoll};
 
 use super::connection::{Role, Stage};
 use super::{Generator, READ_BYTES, ROUNDS_MAX};
-use crate::consumer::{CallContext, enter_into_ledger};
-use crate::producer::Wait;
+use crate::generator::consumer::{CallContext, enter_into_ledger};
+use crate::generator::producer::Wait;
 
 impl Generator {
     /// Waits for the sockets, but not beyond `until_ns`, and handles those that are ready.

@@ -8,7 +8,7 @@ use super::needs::{
     topic_memory_bytes,
 };
 use crate::result::Profile;
-use crate::unit::{Unit, number};
+use crate::scenario::unit::{Unit, number};
 
 /// An assumption behind a plan.
 #[derive(Debug, Clone, PartialEq, Serialize)]

@@ -4,8 +4,8 @@ use clap::builder::TypedValueParser;
 use clap::value_parser;
 use serde::Serialize;
 
-use crate::rate::parse_count;
-use crate::span::Span;
+use crate::scenario::rate::parse_count;
+use crate::scenario::span::Span;
 
 /// The work of the cluster, and how much room it shall keep: the flags of `plan`. Whole numbers are
 /// floating-point, too, so that each of them can be varied.

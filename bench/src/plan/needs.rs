@@ -4,9 +4,9 @@
 use serde::Serialize;
 
 use super::demand::Demand;
-use crate::rate::DAY_SECONDS;
 use crate::result::Profile;
-use crate::unit::{Unit, number};
+use crate::scenario::rate::DAY_SECONDS;
+use crate::scenario::unit::{Unit, number};
 
 /// Bytes that a producer sends besides the body of a message: `PUB`, a topic's name
 /// of 16 bytes, the line's end and the size. An `MPUB` needs fewer.

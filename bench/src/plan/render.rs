@@ -2,7 +2,7 @@
 
 use super::sensitivity::{Sensitivity, VARIED_BY};
 use super::{CapacityPlan, is_cpu_left};
-use crate::unit::{Unit, number};
+use crate::scenario::unit::{Unit, number};
 
 const COLUMNS: usize = 100;
 /// The number of inputs that are shown with their variants.

@@ -5,7 +5,7 @@ use serde::Serialize;
 use super::demand::Demand;
 use super::needs::{Needs, calculate, per_s};
 use crate::result::Profile;
-use crate::unit::{Unit, number};
+use crate::scenario::unit::{Unit, number};
 
 /// The share by which each input is varied, down and up, to rank the inputs.
 pub(super) const VARIED_BY: f64 = 0.25;

@@ -8,11 +8,11 @@ use hdrhistogram::serialization::Deserializer;
 use serde::Serialize;
 
 use crate::judgement::{self, Judgement};
+use crate::result::tally::{Latencies, latencies};
 use crate::result::{
     CompareResult, FindMaxResult, HistogramKind, Ledger, Machine, Outcome, RunResult, SavedResult,
     Side, Verdict,
 };
-use crate::tally::{Latencies, latencies};
 
 /// Points of a spectrum for each nine of its axis.
 const POINTS_PER_NINE: f64 = 24.0;

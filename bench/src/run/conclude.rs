@@ -2,17 +2,17 @@
 
 use super::{Conductor, Recording};
 use crate::generator::LastReport;
-use crate::grid::Grid;
-use crate::ledger::{ChannelLedger, final_ledger};
-use crate::pace::Curve;
-use crate::process::Usage;
+use crate::generator::pace::Curve;
+use crate::machine::process::Usage;
+use crate::result::grid::Grid;
+use crate::result::ledger::{ChannelLedger, final_ledger};
+use crate::result::tally::{per, percentiles, record};
 use crate::result::{
     Ended, HistogramKind, Interval, LoopKind, Resources, RunResult, SelfCheck, Totals,
 };
+use crate::run::self_check::{Observed, judge};
+use crate::run::series::{Sample, Series};
 use crate::scenario::{Arrivals, Consume, Scenario};
-use crate::self_check::{Observed, judge};
-use crate::series::{Sample, Series};
-use crate::tally::{per, percentiles, record};
 
 /// A backlog below this says nothing about memory per message.
 const BACKLOG_MIN: u64 = 10_000;

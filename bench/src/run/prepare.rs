@@ -7,19 +7,19 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 use super::Options;
 use crate::clock::Clock;
-use crate::consumer::{Behaviour, Consumer};
-use crate::control::Control;
-use crate::depth;
+use crate::generator::consumer::{Behaviour, Consumer};
+use crate::generator::control::Control;
+use crate::generator::pace::{Curve, Pace};
+use crate::generator::producer::{Producer, PublishSettings};
 use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, Role};
-use crate::header::{Filler, HEADER_BYTES};
 use crate::http::call;
-use crate::pace::{Curve, Pace};
-use crate::producer::{Producer, PublishSettings};
 use crate::random::Random;
+use crate::run::depth;
+use crate::scenario::header::{Filler, HEADER_BYTES};
+use crate::scenario::size::Sizes;
+use crate::scenario::upgrades::Upgrades;
 use crate::scenario::{Client, Scenario};
-use crate::size::Sizes;
 use crate::target::Target;
-use crate::upgrades::Upgrades;
 
 /// Sizes drawn beforehand, to be used in turn.
 const SIZES: usize = 4096;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::result::HistogramKind;
-use crate::tally::latencies;
+use crate::result::tally::latencies;
 use hdrhistogram::serialization::Serializer;
 use hdrhistogram::serialization::interval_log::{IntervalLogIterator, LogEntry};
 

@@ -6,10 +6,10 @@ use clap::Args;
 use serde::{Deserialize, Serialize};
 
 use super::{Arrivals, Client, Consume, Via};
-use crate::rate::{DAY_SECONDS, Rate, parse_count};
-use crate::size::Sizes;
-use crate::span::Span;
-use crate::work::Work;
+use crate::scenario::rate::{DAY_SECONDS, Rate, parse_count};
+use crate::scenario::size::Sizes;
+use crate::scenario::span::Span;
+use crate::scenario::work::Work;
 
 /// Declares [`Scenario`], its default, [`Patch`] and how a patch is applied. A row has the field, its type, its
 /// default, the name of the flag's value and the flag's help. Rows of switches have only the field and the help.

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use super::*;
-use crate::size::Sizes;
-use crate::work::Work;
+use crate::scenario::size::Sizes;
+use crate::scenario::work::Work;
 
 #[test]
 fn a_patch_changes_what_it_states_and_nothing_else() {

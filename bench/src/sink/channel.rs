@@ -8,7 +8,7 @@ use wire::id::{MessageId, Seq};
 use wire::limits::Limits;
 
 use super::{Faults, Mode, SinkCounts};
-use crate::header::{Filler, HEADER_BYTES, Header};
+use crate::scenario::header::{Filler, HEADER_BYTES, Header};
 
 /// The producer that made-up messages name.
 const MADE_UP: u32 = 0xffff_0000;

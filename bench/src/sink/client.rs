@@ -13,7 +13,7 @@ use wire::limits::Limits;
 
 use super::channel::{RDY_MAX, Store, limits};
 use super::http;
-use crate::link::{Link, OUTPUT_BYTES_MAX};
+use crate::generator::link::{Link, OUTPUT_BYTES_MAX};
 
 /// The sink encodes messages while less than this is unsent. The amount is large, because a consumer that
 /// reads in large pieces finishes in large pieces.

@@ -5,8 +5,8 @@ use base64::prelude::BASE64_STANDARD;
 use hdrhistogram::Histogram;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
 use nsq_bench::random::Random;
-use nsq_bench::rate::Rate;
 use nsq_bench::result::*;
+use nsq_bench::scenario::rate::Rate;
 use nsq_bench::scenario::{Scenario, Via};
 
 /// A text with markup, which a page must show as text.

@@ -1,5 +1,5 @@
 use super::*;
-use crate::rate::Rate;
+use crate::scenario::rate::Rate;
 
 #[test]
 fn samples_that_are_late_by_a_twentieth_say_too_little() {

@@ -4,8 +4,8 @@
 use std::path::Path;
 use std::str::FromStr;
 
-use crate::control::Control;
 use crate::daemon::{DaemonCommand, RunningDaemon};
+use crate::generator::control::Control;
 use crate::judgement;
 use crate::result::{
     Bound, CompareResult, Ended, HistogramKind, Metric, Ratio, RunResult, Side, Threshold, Verdict,

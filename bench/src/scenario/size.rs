@@ -5,8 +5,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::header::HEADER_BYTES;
 use crate::random::Random;
+use crate::scenario::header::HEADER_BYTES;
 
 /// Largest body that can be asked for, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 30;

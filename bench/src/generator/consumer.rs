@@ -15,14 +15,14 @@ use wire::encode;
 use wire::frame::{FrameType, Message};
 use wire::id::MessageId;
 
-use crate::header::{Decoded, Header};
-use crate::ledger::{ChannelLedger, Delivery};
-use crate::link::next_frame;
+use crate::generator::link::next_frame;
 use crate::random::Random;
 use crate::result::HistogramKind;
+use crate::result::ledger::{ChannelLedger, Delivery};
+use crate::result::tally::Tally;
 use crate::scenario::Scenario;
-use crate::tally::Tally;
-use crate::work::Work;
+use crate::scenario::header::{Decoded, Header};
+use crate::scenario::work::Work;
 
 /// The answers of a consumer to messages.
 #[derive(Clone, Debug)]

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use crate::random::Random;
-use crate::span::Span;
+use crate::scenario::span::Span;
 
 /// The distribution of work times, as written on the command line and in files: `0`, `1ms`,
 /// `uniform:1ms-5ms`, `exp:2ms` (mean).

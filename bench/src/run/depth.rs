@@ -10,9 +10,9 @@ use std::time::Duration;
 use serde::Deserialize;
 
 use crate::clock::Clock;
-use crate::control::Control;
-use crate::grid::Grid;
+use crate::generator::control::Control;
 use crate::http::call;
+use crate::result::grid::Grid;
 
 /// Time between two looks of the sampler at its stop flag.
 const STOP_LOOK: Duration = Duration::from_millis(10);

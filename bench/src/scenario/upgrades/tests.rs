@@ -1,11 +1,11 @@
-#[path = "../../../wire/upgrade/tests/certificates/mod.rs"]
+#[path = "../../../../wire/upgrade/tests/certificates/mod.rs"]
 mod certificates;
 
 use std::io::IoSlice;
 use std::path::Path;
 
 use super::*;
-use crate::link::Link;
+use crate::generator::link::Link;
 
 /// The OK frame of a daemon.
 const OK: &[u8] = b"\x00\x00\x00\x06\x00\x00\x00\x00OK";

@@ -1,14 +1,14 @@
 //! `find-max`: the highest rate within an objective, held to confirm it, and the profile of it.
 
-use crate::control::Control;
+use crate::generator::control::Control;
 use crate::machine::fingerprint;
-use crate::rate::parse_count;
+use crate::many_runs::search::{Next, Search, Stage};
+use crate::many_runs::slo::Slo;
 use crate::result::{FindMaxResult, HistogramKind, Profile, RunResult, SearchStep, Verdict};
 use crate::run::{self, Finished, Options};
 use crate::scenario::Scenario;
-use crate::search::{Next, Search, Stage};
-use crate::slo::Slo;
-use crate::span::Span;
+use crate::scenario::rate::parse_count;
+use crate::scenario::span::Span;
 use crate::target::Target;
 
 /// The number of tries of a rate that fails by the generator's own fault: other programs may have used the machine

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-use crate::depth::Depth;
-use crate::grid::Grid;
 use crate::machine::ProcessorTicks;
-use crate::process::Usage;
+use crate::machine::process::Usage;
+use crate::result::grid::Grid;
+use crate::result::tally::{Counts, Tally, per, percentiles, serialised};
 use crate::result::{HistogramKind, Interval, Phase, ProcessInterval};
-use crate::tally::{Counts, Tally, per, percentiles, serialised};
+use crate::run::depth::Depth;
 
 /// A histogram of one interval in its serialised form, for the HDR log.
 #[derive(Clone, Debug, PartialEq)]

@@ -4,7 +4,7 @@ use std::fmt;
 use std::str::FromStr;
 
 use crate::result::{Ended, Headroom, HistogramKind, HistogramRecord, Ledger, RunResult};
-use crate::span::Span;
+use crate::scenario::span::Span;
 
 /// The part of the offered rate that has to be acknowledged, and delivered to each channel, for a rate
 /// to count as carried at all. No term states this: it is the meaning of "at that rate".

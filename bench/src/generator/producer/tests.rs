@@ -1,7 +1,7 @@
 use super::*;
-use crate::header::Decoded;
-use crate::pace::Pace;
+use crate::generator::pace::Pace;
 use crate::scenario::Arrivals;
+use crate::scenario::header::Decoded;
 use wire::command::Command;
 use wire::decode::{ClientState, Context, Decoder};
 use wire::limits::Limits;

@@ -1,10 +1,10 @@
 //! `sweep`: a staircase of rates, and the knee of latency over rate.
 
 use crate::judgement;
+use crate::many_runs::slo::CARRIED_SHARE;
 use crate::result::{Ended, RunResult, SweepResult, Verdict};
 use crate::run::{self, Options};
 use crate::scenario::Scenario;
-use crate::slo::CARRIED_SHARE;
 use crate::target::Target;
 
 /// A rate is behind the knee when its p99 is more than this many times the smallest.

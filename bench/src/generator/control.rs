@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::grid::Grid;
-use crate::ledger::ChannelLedger;
+use crate::result::grid::Grid;
+use crate::result::ledger::ChannelLedger;
 
 /// The state that the conductor and the generators of one run share. A thread reads the flags and counters a few
 /// hundred times a second at most; a consumer takes the lock of its ledger once per read.

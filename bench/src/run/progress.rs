@@ -2,11 +2,11 @@
 
 use std::io::{IsTerminal, Write, stderr};
 
-use crate::depth::Depth;
-use crate::grid::Grid;
 use crate::result::Phase;
+use crate::result::grid::Grid;
+use crate::run::depth::Depth;
+use crate::run::series::Series;
 use crate::scenario::Scenario;
-use crate::series::Series;
 
 /// Time between two changes of the line, in nanoseconds.
 const EVERY_NS: u64 = 500_000_000;

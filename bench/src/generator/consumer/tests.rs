@@ -1,5 +1,5 @@
 use super::*;
-use crate::header::Filler;
+use crate::scenario::header::Filler;
 use wire::frame::{self, HEADER_BYTES};
 use wire::id::Seq;
 
@@ -192,7 +192,7 @@ fn work_ends_in_fin_req_touch_or_nothing() {
         assert_eq!(bench.tally.counts.finished, counts[0] + 1);
     };
     check(
-        |b| b.scenario.work = Work::Fixed(crate::span::Span::from_millis(1)),
+        |b| b.scenario.work = Work::Fixed(crate::scenario::span::Span::from_millis(1)),
         1,
         [1, 0, 0, 0],
     );
@@ -204,7 +204,7 @@ fn work_ends_in_fin_req_touch_or_nothing() {
 #[test]
 fn a_dropped_connection_gives_back_what_it_held() {
     let mut behaviour = behaviour();
-    behaviour.scenario.work = Work::Fixed(crate::span::Span::from_millis(1));
+    behaviour.scenario.work = Work::Fixed(crate::scenario::span::Span::from_millis(1));
     let mut bench = Bench::new();
     bench.frames(&message(0, 1), &behaviour).unwrap();
     let mut ledger = ChannelLedger::default();

@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use wire::frame::FrameType;
 
-use crate::header::{Filler, HEADER_BYTES, Header};
+use crate::generator::link::{OUTPUT_BYTES_MAX, next_frame};
+use crate::generator::pace::{Pace, Pacer};
 use crate::http::{self, Response};
-use crate::ledger::ProducerRecord;
-use crate::link::{OUTPUT_BYTES_MAX, next_frame};
-use crate::pace::{Pace, Pacer};
 use crate::result::HistogramKind;
+use crate::result::ledger::ProducerRecord;
+use crate::result::tally::Tally;
 use crate::scenario::Via;
-use crate::tally::Tally;
+use crate::scenario::header::{Filler, HEADER_BYTES, Header};
 
 /// The settings that all producers of a run share. The bodies of all messages are one filler, cut to sizes that were
 /// drawn beforehand, so that the load path neither draws nor computes a checksum over them.
