@@ -113,6 +113,14 @@ pub struct GeneratorSettings {
     pub seed: u64,
 }
 
+/// The flags of [`Control`] as seen at the last tick.
+#[derive(Default)]
+struct Seen {
+    consuming: bool,
+    published: bool,
+    ended_publishing: bool,
+}
+
 /// A running generator thread.
 struct Generator {
     settings: GeneratorSettings,
@@ -138,10 +146,7 @@ struct Generator {
     events: Vec<epoll::Event>,
     random: Random,
     next_storm_ns: u64,
-    /// Flags as seen at the last tick.
-    consuming: bool,
-    published: bool,
-    ended_publishing: bool,
+    seen: Seen,
     /// Connections that are being set up.
     setups: usize,
     /// The thread has one connection, a producer's, and sleeps in its reads instead of in epoll.
@@ -208,9 +213,7 @@ impl Generator {
             slow: Vec::new(),
             events: Vec::with_capacity(EVENTS_MAX),
             next_storm_ns: u64::MAX,
-            consuming: false,
-            published: false,
-            ended_publishing: false,
+            seen: Seen::default(),
             setups: 0,
             blocks: false,
         })
@@ -253,16 +256,16 @@ impl Generator {
 
     /// Looks at the flags, lets slow readers read, and starts a storm if one is due.
     fn tick(&mut self, now_ns: u64) -> Result<(), String> {
-        if !self.consuming && Control::is_set(&self.settings.control.consume) {
-            self.consuming = true;
+        if !self.seen.consuming && Control::is_set(&self.settings.control.consume) {
+            self.seen.consuming = true;
             for index in 0..self.connections.len() {
                 if self.connections[index].ask_for_messages() {
                     self.proceed(index)?;
                 }
             }
         }
-        if !self.ended_publishing && Control::is_set(&self.settings.control.end_publishing) {
-            self.ended_publishing = true;
+        if !self.seen.ended_publishing && Control::is_set(&self.settings.control.end_publishing) {
+            self.seen.ended_publishing = true;
             for index in 0..self.connections.len() {
                 if let Role::Producer(producer) = &mut self.connections[index].role {
                     producer.end();
@@ -270,14 +273,14 @@ impl Generator {
                 }
             }
         }
-        if !self.published && Control::is_set(&self.settings.control.published) {
-            self.published = true;
+        if !self.seen.published && Control::is_set(&self.settings.control.published) {
+            self.seen.published = true;
             for index in 0..self.connections.len() {
                 self.connections[index].resume_reading();
                 self.set_interest(index)?;
             }
         }
-        if now_ns >= self.next_storm_ns && !self.published {
+        if now_ns >= self.next_storm_ns && !self.seen.published {
             self.next_storm_ns = now_ns + self.settings.scenario.storm_every.as_ns();
             self.storm(self.settings.scenario.storm)?;
         }

@@ -45,6 +45,14 @@ fn wrong_flags_are_refused_before_anything_runs() {
     check_refused(&["run", "--interval", "1ms"], 2, "at least 50ms");
     check_refused(&["run", "--cores", "100000"], 2, "no such core");
     check_refused(&["find-max", "--slo", "p99"], 2, "p99");
+    for series in [&["sweep", "--from", "1", "--to", "5"][..], &["find-max"]] {
+        let blocking = [series, &["--client", "blocking"]].concat();
+        check_refused(&blocking, 2, "a blocking client has no rate to vary");
+    }
+    for unused in [["--window", "5"], ["--arrivals", "poisson"]] {
+        let blocking = [&["run", "--client", "blocking"], &unused[..]].concat();
+        check_refused(&blocking, 2, "leave window and arrivals out");
+    }
     check_refused(&["sweep", "--from", "5", "--to", "1"], 2, "--from");
     check_refused(&["compare", "--a", "nsqd", "--b", "x {tcp}"], 2, "{tcp}");
     check_refused(

@@ -12,7 +12,7 @@ use crate::result::Outcome;
 use crate::run::{Finished, Options, check_topics};
 use crate::save::Files;
 use crate::scenario::span::Span;
-use crate::scenario::{Patch, Scenario};
+use crate::scenario::{Client, Patch, Scenario, Via};
 use crate::target::{Target, resolve};
 
 /// nsqd's default ports for TCP and for HTTP.
@@ -74,8 +74,24 @@ impl PlayArgs {
     /// Fails when the file cannot be read or the parts do not fit together; in words for the user.
     pub(super) fn scenario(&self) -> Result<Scenario, String> {
         let file = self.scenario.as_ref().map(read_scenario).transpose()?;
-        let scenario = file.unwrap_or_default().apply(Scenario::default());
-        let scenario = self.patch.clone().apply(scenario);
+        let file = file.unwrap_or_default();
+        let is_stated = |state: fn(&Patch) -> bool| state(&file) || state(&self.patch);
+        let (has_via, has_window) = (
+            is_stated(|patch| patch.via.is_some()),
+            is_stated(|patch| patch.window.is_some()),
+        );
+        let has_arrivals = is_stated(|patch| patch.arrivals.is_some());
+        let mut scenario = self.patch.clone().apply(file.apply(Scenario::default()));
+        if scenario.client == Client::Blocking {
+            if has_window || has_arrivals {
+                return Err("a blocking client has one command under way, and sends the next at the answer: \
+                            leave window and arrivals out"
+                    .into());
+            }
+            if !has_via {
+                scenario.via = Via::Pub;
+            }
+        }
         scenario.check()?;
         Ok(scenario)
     }

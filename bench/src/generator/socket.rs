@@ -67,7 +67,7 @@ impl Generator {
             (handled, length) = (rest.start, rest.end);
             if !connection.is_in_setup() {
                 self.setups -= 1;
-                if self.consuming {
+                if self.seen.consuming {
                     connection.ask_for_messages();
                 }
             }

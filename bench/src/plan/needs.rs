@@ -38,18 +38,8 @@ pub(super) struct Needs {
     pub(super) capacity_per_node: f64,
     /// The capacity of a node times the utilisation.
     pub(super) rate_per_node: f64,
-    /// The nodes that rate, disk and network ask for, before rounding.
-    pub(super) nodes_for_rate: f64,
-    pub(super) nodes_for_disk: Option<f64>,
-    pub(super) nodes_for_network: Option<f64>,
-    /// The largest of the three numbers of nodes above.
-    pub(super) nodes_exact: f64,
-    /// The nodes that carry the peak.
-    pub(super) nodes_working: f64,
-    /// The nodes that carry the peak, and the spare nodes.
-    pub(super) nodes: f64,
-    /// Connections of all nodes, spare ones included: each client has one to every node.
-    pub(super) connections: Option<f64>,
+    #[serde(flatten)]
+    pub(super) nodes: Nodes,
     /// CPU time for a message and all its deliveries.
     pub(super) cpu_s_per_message: Option<f64>,
     pub(super) cores: Option<f64>,
@@ -58,6 +48,41 @@ pub(super) struct Needs {
     /// Memory that one daemon spends on its backlog.
     pub(super) resident_bytes: f64,
     pub(super) memory_per_node: Option<f64>,
+    #[serde(flatten)]
+    pub(super) storage: Storage,
+    pub(super) network_in: f64,
+    pub(super) network_out: f64,
+    /// Time until the backlog is gone, with the working nodes at the measured rate. Absent if the nodes have nothing
+    /// left beyond the mean rate.
+    pub(super) catch_up_s: Option<f64>,
+}
+
+/// The nodes of a demand.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(super) struct Nodes {
+    /// The nodes that rate, disk and network ask for, before rounding.
+    #[serde(rename = "nodes_for_rate")]
+    pub(super) for_rate: f64,
+    #[serde(rename = "nodes_for_disk")]
+    pub(super) for_disk: Option<f64>,
+    #[serde(rename = "nodes_for_network")]
+    pub(super) for_network: Option<f64>,
+    /// The largest of the three numbers of nodes above.
+    #[serde(rename = "nodes_exact")]
+    pub(super) exact: f64,
+    /// The nodes that carry the peak.
+    #[serde(rename = "nodes_working")]
+    pub(super) working: f64,
+    /// The nodes that carry the peak, and the spare nodes.
+    #[serde(rename = "nodes")]
+    pub(super) all: f64,
+    /// Connections of all nodes, spare ones included: each client has one to every node.
+    pub(super) connections: Option<f64>,
+}
+
+/// The space on disks, and what is written to them.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
+pub(super) struct Storage {
     /// Messages that wait when consumers were away for the retention, each counted once.
     pub(super) backlog_messages: f64,
     /// Bytes of a message on the disk of one node.
@@ -67,17 +92,12 @@ pub(super) struct Needs {
     pub(super) write_factor: f64,
     /// Bytes written to the disk per second while consumers are away.
     pub(super) disk_rate: f64,
-    pub(super) network_in: f64,
-    pub(super) network_out: f64,
-    /// Time until the backlog is gone, with the working nodes at the measured rate. Absent if the nodes have nothing
-    /// left beyond the mean rate.
-    pub(super) catch_up_s: Option<f64>,
 }
 
 impl Needs {
     /// Rounds the nodes up. Rounding errors must not add a node.
     fn rounded_nodes(&self) -> f64 {
-        (self.nodes_exact - 1e-9).ceil()
+        (self.nodes.exact - 1e-9).ceil()
     }
 
     /// The bytes per second in the direction of the network that has more.
@@ -87,17 +107,17 @@ impl Needs {
 
     /// The messages per second that all working nodes can carry, each message counted once.
     fn rate_of_working_nodes(&self, demand: &Demand) -> f64 {
-        self.nodes_working * self.capacity_per_node / demand.replicas
+        self.nodes.working * self.capacity_per_node / demand.replicas
     }
 
     /// Says what asks for the number of working nodes.
     pub(super) fn reason(&self) -> String {
-        let exact = Some(self.nodes_exact);
-        if self.nodes_working > self.rounded_nodes().max(1.0) {
+        let exact = Some(self.nodes.exact);
+        if self.nodes.working > self.rounded_nodes().max(1.0) {
             "one for each replica".to_owned()
-        } else if self.nodes_for_disk == exact {
+        } else if self.nodes.for_disk == exact {
             "for the disk space".to_owned()
-        } else if self.nodes_for_network == exact {
+        } else if self.nodes.for_network == exact {
             "for the network".to_owned()
         } else {
             format!("each {}", per_s(self.rate_per_node))
@@ -127,7 +147,10 @@ pub(super) fn calculate(demand: &Demand, profile: &Profile) -> Needs {
         peak_rate: mean_rate * demand.peak,
         channel_factor: channel_factor(demand, profile),
         size_factor: (demand.size_bytes / profile.message_bytes).max(1.0),
-        stored_bytes: stored(demand.size_bytes, demand),
+        storage: Storage {
+            stored_bytes: stored(demand.size_bytes, demand),
+            ..Storage::default()
+        },
         ..Needs::default()
     };
     needs.node_traffic = needs.peak_rate * demand.replicas;
@@ -135,48 +158,51 @@ pub(super) fn calculate(demand: &Demand, profile: &Profile) -> Needs {
     needs.capacity_per_node = profile.messages_per_s / factor;
     needs.rate_per_node = needs.capacity_per_node * demand.utilisation;
 
-    needs.backlog_messages = backlog(demand, needs.peak_rate);
-    let kept_messages = needs.backlog_messages * demand.replicas;
-    needs.disk_bytes = kept_messages * needs.stored_bytes / demand.fill;
+    needs.storage.backlog_messages = backlog(demand, needs.peak_rate);
+    let kept_messages = needs.storage.backlog_messages * demand.replicas;
+    needs.storage.disk_bytes = kept_messages * needs.storage.stored_bytes / demand.fill;
     let stored_when_measured = stored(profile.message_bytes, demand);
     let written = profile.disk_bytes_per_message.unwrap_or(0.0);
-    needs.write_factor = (written / stored_when_measured).max(1.0);
-    needs.disk_rate = needs.node_traffic * needs.stored_bytes * needs.write_factor;
+    needs.storage.write_factor = (written / stored_when_measured).max(1.0);
+    needs.storage.disk_rate =
+        needs.node_traffic * needs.storage.stored_bytes * needs.storage.write_factor;
 
     let bytes_in = demand.size_bytes + PUBLISH_WIRE_BYTES + demand.channels * FINISH_WIRE_BYTES;
     needs.network_in = needs.node_traffic * bytes_in * PACKET_FACTOR;
     let bytes_out = demand.channels * (demand.size_bytes + DELIVERY_WIRE_BYTES) + OK_WIRE_BYTES;
     needs.network_out = needs.node_traffic * bytes_out * PACKET_FACTOR;
 
-    needs.nodes_for_rate = needs.node_traffic / needs.rate_per_node;
-    needs.nodes_for_disk = demand.node_disk_bytes.map(|each| needs.disk_bytes / each);
+    needs.nodes.for_rate = needs.node_traffic / needs.rate_per_node;
+    needs.nodes.for_disk = demand
+        .node_disk_bytes
+        .map(|each| needs.storage.disk_bytes / each);
     let planned = demand
         .node_network_bytes
         .map(|each| each * demand.utilisation);
-    needs.nodes_for_network = planned.map(|each| needs.busier_direction() / each);
-    let for_the_rest = [needs.nodes_for_disk, needs.nodes_for_network];
+    needs.nodes.for_network = planned.map(|each| needs.busier_direction() / each);
+    let for_the_rest = [needs.nodes.for_disk, needs.nodes.for_network];
     let for_the_rest = for_the_rest.into_iter().flatten();
-    needs.nodes_exact = for_the_rest.fold(needs.nodes_for_rate, f64::max);
-    needs.nodes_working = needs.rounded_nodes().max(demand.replicas).max(1.0);
-    needs.nodes = needs.nodes_working + demand.spare_nodes;
-    needs.connections = demand.clients.map(|clients| clients * needs.nodes);
+    needs.nodes.exact = for_the_rest.fold(needs.nodes.for_rate, f64::max);
+    needs.nodes.working = needs.rounded_nodes().max(demand.replicas).max(1.0);
+    needs.nodes.all = needs.nodes.working + demand.spare_nodes;
+    needs.nodes.connections = demand.clients.map(|clients| clients * needs.nodes.all);
 
     needs.cpu_s_per_message = measured_cpu_s(profile).map(|cpu_s| cpu_s * factor);
     let cores = |cpu_s: f64| needs.node_traffic * cpu_s / demand.utilisation;
     needs.cores = needs.cpu_s_per_message.map(cores);
 
     // A message in memory takes its size at least, even if most messages had left memory while this was measured.
-    let grown = (needs.stored_bytes / stored_when_measured).max(1.0);
+    let grown = (needs.storage.stored_bytes / stored_when_measured).max(1.0);
     let queued_bytes = profile.memory_bytes_per_queued.unwrap_or(0.0) * grown;
-    needs.queued_bytes = queued_bytes.max(needs.stored_bytes);
+    needs.queued_bytes = queued_bytes.max(needs.storage.stored_bytes);
     let in_memory = demand.mem_queue * needs.queued_bytes;
     let backlogs = in_memory.max(topic_memory_bytes(demand, profile)) * demand.topics;
-    needs.resident_bytes = backlogs.min(kept_messages / needs.nodes_working * needs.queued_bytes);
+    needs.resident_bytes = backlogs.min(kept_messages / needs.nodes.working * needs.queued_bytes);
     let memory = |idle: u64| (idle as f64 + needs.resident_bytes) / demand.fill;
     needs.memory_per_node = profile.memory_bytes_idle.map(memory);
 
     let left = needs.rate_of_working_nodes(demand) - mean_rate;
-    needs.catch_up_s = (left > 0.0).then(|| needs.backlog_messages / left);
+    needs.catch_up_s = (left > 0.0).then(|| needs.storage.backlog_messages / left);
     needs
 }
 
@@ -231,25 +257,25 @@ fn steps_to_cores(
     step!(steps, "planned rate of a node" [e], needs.rate_per_node => PerSecond,
         "{} x {utilisation} (utilisation)", per_s(needs.capacity_per_node));
 
-    step!(steps, "nodes for the rate" [a], needs.nodes_for_rate => Nodes,
+    step!(steps, "nodes for the rate" [a], needs.nodes.for_rate => Nodes,
         "{traffic} / {}", per_s(needs.rate_per_node));
-    if let Some((nodes, each)) = needs.nodes_for_disk.zip(demand.node_disk_bytes) {
+    if let Some((nodes, each)) = needs.nodes.for_disk.zip(demand.node_disk_bytes) {
         step!(steps, "nodes for the disk" [], nodes => Nodes,
-            "{} / {} each", bytes(needs.disk_bytes), bytes(each));
+            "{} / {} each", bytes(needs.storage.disk_bytes), bytes(each));
     }
-    if let Some((nodes, each)) = needs.nodes_for_network.zip(demand.node_network_bytes) {
+    if let Some((nodes, each)) = needs.nodes.for_network.zip(demand.node_network_bytes) {
         step!(steps, "nodes for the network" [], nodes => Nodes, "{} / ({} each x {utilisation} utilisation)",
             bytes_per_s(needs.busier_direction()), bytes_per_s(each));
     }
     let mut least = String::new();
-    if needs.nodes_working > needs.rounded_nodes() {
+    if needs.nodes.working > needs.rounded_nodes() {
         least = format!(", at least {} for the replicas", number(demand.replicas));
     }
-    step!(steps, "nodes" [k], needs.nodes => Nodes,
-        "{} rounded up{least} + {} spare", number(needs.nodes_exact), number(demand.spare_nodes));
-    if let Some((connections, clients)) = needs.connections.zip(demand.clients) {
+    step!(steps, "nodes" [k], needs.nodes.all => Nodes,
+        "{} rounded up{least} + {} spare", number(needs.nodes.exact), number(demand.spare_nodes));
+    if let Some((connections, clients)) = needs.nodes.connections.zip(demand.clients) {
         step!(steps, "connections" [], connections => Count,
-            "{} clients x {} nodes", number(clients), number(needs.nodes));
+            "{} clients x {} nodes", number(clients), number(needs.nodes.all));
     }
 
     if let Some((cpu_s, cores)) = needs.cpu_s_per_message.zip(needs.cores) {
@@ -273,8 +299,11 @@ fn steps_to_bytes(
     steps: &mut Vec<CalculationStep>,
 ) {
     let (traffic, fill) = (per_s(needs.node_traffic), number(demand.fill));
-    let (size, backlog) = (number(demand.size_bytes), number(needs.backlog_messages));
-    step!(steps, "largest backlog" [f], needs.backlog_messages => Count,
+    let (size, backlog) = (
+        number(demand.size_bytes),
+        number(needs.storage.backlog_messages),
+    );
+    step!(steps, "largest backlog" [f], needs.storage.backlog_messages => Count,
         "{} at the peak ({}), within what days hold", Unit::Seconds.show(demand.retention_s),
         number(needs.peak_rate * demand.retention_s));
     let overhead = number(demand.stored_overhead_bytes);
@@ -284,15 +313,15 @@ fn steps_to_bytes(
     } else {
         ("(", ")")
     };
-    step!(steps, "stored per message" [g], needs.stored_bytes => Bytes,
+    step!(steps, "stored per message" [g], needs.storage.stored_bytes => Bytes,
         "{open}{size} + {overhead} bytes{close}{copies}");
-    let stored = bytes(needs.stored_bytes);
-    step!(steps, "disk space" [h], needs.disk_bytes => Bytes,
+    let stored = bytes(needs.storage.stored_bytes);
+    step!(steps, "disk space" [h], needs.storage.disk_bytes => Bytes,
         "{backlog} x {stored}{} / {fill} (fill)", replicas(demand));
     let written = number(profile.disk_bytes_per_message.unwrap_or(0.0));
     let written = format!(" ({written} bytes per message were measured)");
-    step!(steps, "disk writes" [], needs.disk_rate => BytesPerSecond,
-        "{traffic} x {stored}{}", unless_1(needs.write_factor, " x ", &written));
+    step!(steps, "disk writes" [], needs.storage.disk_rate => BytesPerSecond,
+        "{traffic} x {stored}{}", unless_1(needs.storage.write_factor, " x ", &written));
     if let Some(catch_up_s) = needs.catch_up_s {
         step!(steps, "time to catch up" [b], catch_up_s => Seconds,
             "{backlog} / ({} of all working nodes - {} mean rate)",

@@ -68,13 +68,13 @@ fn head(plan: &CapacityPlan, out: &mut String) {
 
 fn answer(plan: &CapacityPlan, out: &mut String) {
     let needs = &plan.needs;
-    let working = needs.nodes_working;
+    let working = needs.nodes.working;
     out.push_str("\nWhat it takes                 the working nodes together, at the peak\n");
     let (carrying, spare) = (number(working), number(plan.demand.spare_nodes));
     put!(
         out,
         "  nodes         {:>14}   {carrying} to carry the peak ",
-        number(needs.nodes)
+        number(needs.nodes.all)
     );
     put!(out, "({}), {spare} spare\n", needs.reason());
     let mut row = |what: &str, all: Option<f64>, show: fn(f64) -> String, behind: &str| match all {
@@ -86,7 +86,7 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
     };
     let memory = needs.memory_per_node.map(|memory| memory * working);
     // Without the reason, many nodes beside a small part of a core look like a mistake.
-    let is_cpu_left = is_cpu_left(&plan.profile) && needs.nodes_for_rate == needs.nodes_exact;
+    let is_cpu_left = is_cpu_left(&plan.profile) && needs.nodes.for_rate == needs.nodes.exact;
     let cores = plan.profile.cores;
     let behind_cores = if is_cpu_left {
         format!(" of {cores} a node: CPU did not limit the measured rate")
@@ -98,11 +98,21 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
     let writes = |bytes: f64| Unit::BytesPerSecond.show(bytes);
     row("cores", needs.cores, cores, &behind_cores);
     row("memory", memory, bytes, " a node");
-    row("disk space", Some(needs.disk_bytes), bytes, " a node");
-    row("disk writes", Some(needs.disk_rate), writes, " a node");
+    row(
+        "disk space",
+        Some(needs.storage.disk_bytes),
+        bytes,
+        " a node",
+    );
+    row(
+        "disk writes",
+        Some(needs.storage.disk_rate),
+        writes,
+        " a node",
+    );
     row("network in", Some(needs.network_in), gigabits, " a node");
     row("network out", Some(needs.network_out), gigabits, " a node");
-    if let Some((all, each)) = needs.connections.zip(plan.demand.clients) {
+    if let Some((all, each)) = needs.nodes.connections.zip(plan.demand.clients) {
         let (all, each) = (number(all), number(each));
         put!(
             out,
@@ -143,10 +153,10 @@ fn sensitivities(all: &[Sensitivity], out: &mut String) {
         rows.dedup_by(|one, other| one.0.value == other.0.value && one.1.is_empty());
         for (variant, remark) in rows {
             let needs = &variant.needs;
-            let (input, nodes) = ((sensitivity.show)(variant.value), number(needs.nodes));
+            let (input, nodes) = ((sensitivity.show)(variant.value), number(needs.nodes.all));
             let cores = needs.cores.map_or_else(|| "-".to_owned(), number);
-            let space = Unit::Bytes.show(needs.disk_bytes);
-            let writes = Unit::BytesPerSecond.show(needs.disk_rate);
+            let space = Unit::Bytes.show(needs.storage.disk_bytes);
+            let writes = Unit::BytesPerSecond.show(needs.storage.disk_rate);
             let network = gigabits(needs.network_out);
             line(
                 [&input, &nodes, &cores],

@@ -118,10 +118,10 @@ fn change(base: &Needs, varied: &Needs) -> f64 {
     // The nodes are those before rounding: whole nodes would hide a need just short of one more.
     let costs = |needs: &Needs| {
         [
-            Some(needs.nodes_exact),
+            Some(needs.nodes.exact),
             needs.cores,
-            Some(needs.disk_bytes),
-            Some(needs.disk_rate),
+            Some(needs.storage.disk_bytes),
+            Some(needs.storage.disk_rate),
             Some(needs.network_in + needs.network_out),
         ]
     };

@@ -74,16 +74,16 @@ fn the_worked_example_by_hand() {
     check("channel factor", needs.channel_factor, 1.0);
     check("size factor", needs.size_factor, 1.0);
     check("planned rate", needs.rate_per_node, 150_000.0);
-    check("nodes before rounding", needs.nodes_exact, 1.543_209_876);
-    check("working nodes", needs.nodes_working, 2.0);
-    check("nodes", needs.nodes, 3.0);
+    check("nodes before rounding", needs.nodes.exact, 1.543_209_876);
+    check("working nodes", needs.nodes.working, 2.0);
+    check("nodes", needs.nodes.all, 3.0);
     // 1 us + 3 x 1 us a message, 231,481 times a second, at 60 %.
     check("cores", needs.cores.unwrap(), 1.543_209_876);
     // 12 h of the peak would be 10e9, but no stretch within a day holds more than the day.
-    check("backlog", needs.backlog_messages, 5e9);
-    check("stored", needs.stored_bytes, 450.0);
-    check("disk space", needs.disk_bytes, 2.812_5e12);
-    check("disk writes", needs.disk_rate, 104_166_666.666);
+    check("backlog", needs.storage.backlog_messages, 5e9);
+    check("stored", needs.storage.stored_bytes, 450.0);
+    check("disk space", needs.storage.disk_bytes, 2.812_5e12);
+    check("disk writes", needs.storage.disk_rate, 104_166_666.666);
     // (400 + 25 + 3 x 21) and (3 x 434 + 10) bytes, in packets of 1538 / 1460.
     check(
         "network in",
@@ -108,7 +108,11 @@ fn each_client_connects_to_every_node() {
         ..demand()
     };
     let plan = CapacityPlan::of(clients, profile());
-    check("connections", plan.needs.connections.unwrap(), 1_500.0);
+    check(
+        "connections",
+        plan.needs.nodes.connections.unwrap(),
+        1_500.0,
+    );
     let text = render::text(&plan);
     assert!(
         text.contains("1,500   500 a node, spare ones included"),
@@ -128,7 +132,7 @@ fn a_backlog_is_bounded_by_the_peak_and_by_the_days() {
             per_day: 24e6,
             ..demand()
         };
-        needs_of(&demand, &profile()).backlog_messages
+        needs_of(&demand, &profile()).storage.backlog_messages
     };
     check("3 h of twice a million an hour", backlog(3.0, 2.0), 6e6);
     check("12 h of it", backlog(12.0, 2.0), 24e6);
@@ -203,15 +207,15 @@ fn replicas_disks_and_networks_ask_for_nodes() {
         ..demand()
     };
     let needs = needs_of(&twice, &profile());
-    check("nodes", needs.nodes_exact, 2.0 * 1.543_209_876);
-    check("disk space", needs.disk_bytes, 2.0 * 2.812_5e12);
+    check("nodes", needs.nodes.exact, 2.0 * 1.543_209_876);
+    check("disk space", needs.storage.disk_bytes, 2.0 * 2.812_5e12);
     let idle = Demand {
         per_day: 1.0,
         ..twice
     };
     check(
         "as many as replicas",
-        needs_of(&idle, &profile()).nodes_working,
+        needs_of(&idle, &profile()).nodes.working,
         2.0,
     );
 
@@ -220,8 +224,8 @@ fn replicas_disks_and_networks_ask_for_nodes() {
         ..demand()
     };
     let needs = needs_of(&small_disks, &profile());
-    check("for the disk", needs.nodes_for_disk.unwrap(), 5.625);
-    check("working nodes", needs.nodes_working, 6.0);
+    check("for the disk", needs.nodes.for_disk.unwrap(), 5.625);
+    check("working nodes", needs.nodes.working, 6.0);
 
     let gigabit = Demand {
         node_network_bytes: Some(125e6),
@@ -230,10 +234,10 @@ fn replicas_disks_and_networks_ask_for_nodes() {
     let needs = needs_of(&gigabit, &profile());
     check(
         "for the network",
-        needs.nodes_for_network.unwrap(),
+        needs.nodes.for_network.unwrap(),
         needs.network_out / 75e6,
     );
-    check("working nodes", needs.nodes_working, 5.0);
+    check("working nodes", needs.nodes.working, 5.0);
 }
 
 #[test]
@@ -249,7 +253,7 @@ fn what_was_not_measured_is_absent() {
     };
     let plan = CapacityPlan::of(demand(), remote);
     assert_eq!((plan.needs.cores, plan.needs.memory_per_node), (None, None));
-    check("nodes", plan.needs.nodes, 3.0);
+    check("nodes", plan.needs.nodes.all, 3.0);
     let text = render::text(&plan);
     assert!(text.contains("cores           not measured"), "{text}");
     assert!(
@@ -338,7 +342,10 @@ fn sensitivities_are_those_of_the_arithmetic() {
     check("peak", of("peak").change_percent, 20.0);
     // At 9 h the peak still fills a day; disk space does not change, and nothing else ever does.
     assert_eq!(of("retention").change_percent, 0.0);
-    assert_eq!(of("retention").variants[0].needs.backlog_messages, 5e9);
+    assert_eq!(
+        of("retention").variants[0].needs.storage.backlog_messages,
+        5e9
+    );
     // Nodes and cores, each 1/0.75 - 1 and 1 - 1/1.25: of five.
     let down = 1.0 / 0.75 - 1.0;
     check(

@@ -105,7 +105,7 @@ scenario! {
             "Connections that consume, per channel of each topic; 0 for none [1]";
     }
     "Publishing" {
-        via: Via = Via::Mpub, "HOW", "How messages are published [mpub]";
+        via: Via = Via::Mpub, "HOW", "How messages are published [mpub; pub with --client blocking]";
         batch: u32 = 100, "MESSAGES", "Messages in one MPUB [100]";
         defer: Span = Span::from_secs(1), "TIME", "How much later a DPUB is to be delivered [1s]";
         size: Sizes = Sizes::Fixed(200), "BYTES",
@@ -119,7 +119,7 @@ scenario! {
         /// Results from before there was a choice have no such field.
         #[serde(default)]
         client: Client = Client::EventLoop, "KIND",
-            "Producers: event-loop, or blocking: a thread each and one command under way, without --window and --threads [event-loop]";
+            "Producers: event-loop, or blocking: a thread each and one command under way, without --window, --arrivals and --threads [event-loop]";
         /// A connection for HTTP has one request under way.
         window: u32 = 1000, "MESSAGES",
             "With --rate max: messages of a connection that may await their OK [1000]";
