@@ -301,7 +301,7 @@ impl World {
             damage,
             ..
         } = self.crash(crash);
-        // A checkpoint slot torn by a power failure or a failed write is seen until it is written again.
+        // A checkpoint torn by a power failure or a failed write is seen until it is written again.
         self.lost_power |= crash != Crash::Process;
         let may_be_torn = self.lost_power || self.files.fail_count() > 0;
         assert!(may_be_torn || damage.is_empty(), "{damage:?}");
@@ -2520,20 +2520,20 @@ fn a_new_message_is_never_lost_between_two_checkpoints_that_are_not_synced() {
     world.must_append(10);
     world.write_checkpoint(Durable::Yes);
     world.pump(10);
-    let mut slots = BTreeSet::new();
+    let mut places = BTreeSet::new();
     for _ in 0..6 {
         world.must_append(10);
         world.write_checkpoint(Durable::No);
         let request = world.log.next_request().unwrap();
-        if let Request::WriteCheckpoint(CheckpointJob { slot, .. }) = &request {
-            slots.insert(*slot);
+        if let Request::WriteCheckpoint(CheckpointJob { place, .. }) = &request {
+            places.insert(*place);
         }
         let reply = world.keeper.handle(TOPIC, request).unwrap();
         world
             .log
             .handle_reply(world.mono, reply, &mut world.notices);
     }
-    assert_eq!(slots.len(), 2, "the synced one is never overwritten");
+    assert_eq!(places.len(), 2, "the synced one is never overwritten");
     let recovered = world.crash(Crash::Process);
     assert_eq!(recovered.checkpoint.unwrap().number, 7);
 }

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use diskq_log::checkpoint::Stamp;
 use diskq_log::segment::{
     FRAMES_AT, Head, NewFrame, PAGE_BYTES, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame,
     write_head, write_seal,
@@ -102,17 +101,15 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     /// The last segment or the checkpoint could not be written.
     pub fn finish(mut self, checkpoint: &Checkpoint) -> Result<(), DiskError> {
         self.flush()?;
-        let number = self.checkpoint_number;
-        let mut draft = CheckpointDraft::from(checkpoint);
-        draft.stamp = Stamp {
+        let draft = CheckpointDraft {
             synced: self.next,
             next: self.next,
-            number,
-            sync: true,
+            number: self.checkpoint_number,
+            ..CheckpointDraft::from(checkpoint)
         };
         let log = LogDirectory::new(self.files, self.directory, self.topic);
-        let encoded = log.complete().and_then(|()| draft.encode());
-        let written = encoded.and_then(|bytes| log.write_slot(0, &bytes));
+        let encoded = log.complete().and_then(|()| draft.encode(true));
+        let written = encoded.and_then(|bytes| log.write_place(0, &bytes));
         written.in_attempt("write", &log.checkpoint_path())
     }
 

@@ -1,6 +1,6 @@
 //! Start-up turns the files of a log into a [`Log`], and finds out what the log still owes.
 //!
-//! Start-up reads the checkpoint slots and the heads of all segments. It reads every slot only of the segments that a
+//! Start-up reads the checkpoints and the heads of all segments. It reads every slot only of the segments that a
 //! crash may have torn: those that are not sealed, or not wholly below the synced mark of the checkpoint. The other
 //! segments stay cold, and are checked when they are loaded. A message that is not whole is one of two things:
 //!
@@ -88,7 +88,7 @@ struct Opening<'a, F> {
     durable_next: Seq,
     /// The messages that the checkpoint owes, sorted.
     owed: Vec<SeqRange>,
-    any_slot_is_bad: bool,
+    any_place_is_bad: bool,
     segments: Vec<Segment>,
     /// Files that hold nothing anyone needs.
     obsolete: Vec<String>,
@@ -136,7 +136,7 @@ impl<'a, F: Files> Opening<'a, F> {
             durable_channels: Roster::default(),
             durable_next: Seq(0),
             owed: Vec::new(),
-            any_slot_is_bad: false,
+            any_place_is_bad: false,
             segments: Vec::new(),
             obsolete: Vec::new(),
             aside: Vec::new(),
@@ -187,7 +187,7 @@ impl<'a, F: Files> Opening<'a, F> {
     /// Reports messages that are owed and were synced, and are in no segment at all.
     fn report_missing(&mut self) {
         // An older checkpoint may name what was finished and recycled since it was written.
-        if self.any_slot_is_bad {
+        if self.any_place_is_bad {
             return;
         }
         let held: Vec<SeqRange> = self.segments.iter().map(Segment::range).collect();

@@ -45,15 +45,15 @@ pub enum DamageKind {
     Segment,
     /// A file with a segment's name and no readable header. It is kept under another name.
     Header,
-    /// A checkpoint slot that does not agree with its CRC. Power lost during its write leaves the
-    /// same picture; the other slots stand in for it.
+    /// A checkpoint that does not agree with its CRC. Power lost during its write leaves the same picture; the checkpoints
+    /// in the other places stand in for it.
     Checkpoint,
     /// The checkpoint file is missing, or its end is: a checkpoint is missing, maybe without a trace.
     CheckpointFile,
     /// A saved state that does not agree with its CRC. Power lost during its write leaves the same picture; the
     /// other file stands in for it.
     State,
-    /// Every checkpoint slot is unreadable: everything found is delivered (again).
+    /// Every checkpoint is unreadable: everything found is delivered (again).
     CheckpointLost,
     /// A file could not be read or is not one of ours. It is left alone.
     Foreign,

@@ -4,10 +4,12 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use diskq_log::checkpoint::{self, CheckpointDraft};
+use diskq_log::checkpoint;
 use diskq_log::plant;
 use diskq_log::segment::PAGE_BYTES;
-use diskq_log::{Failure, Pages, STATE_FILES, StateJob, SyncFailure, SyncJob, encode_state_head};
+use diskq_log::{
+    CheckpointJob, Failure, Pages, STATE_FILES, StateJob, SyncFailure, SyncJob, encode_state_head,
+};
 
 use super::directory::LogDirectory;
 use super::reading::is_media_error;
@@ -136,11 +138,7 @@ impl<F: Files> LogDirectory<'_, F> {
     }
 
     /// Writes a checkpoint. It is not synced.
-    pub(super) fn write_checkpoint(
-        &self,
-        slot: u8,
-        draft: &CheckpointDraft,
-    ) -> Result<(), SyncFailure> {
+    pub(super) fn write_checkpoint(&self, job: &CheckpointJob) -> Result<(), SyncFailure> {
         let path = self.checkpoint_path();
         let retryable =
             |error: &io::Error| SyncFailure::Retryable(Failure::of("write", &path, error));
@@ -150,22 +148,22 @@ impl<F: Files> LogDirectory<'_, F> {
             _ => write_failure(&path, &error),
         };
         self.complete().map_err(failed)?;
-        let encoded = draft.encode();
+        let encoded = job.draft.encode(job.sync);
         // The last checkpoint stands if this one is too long for its file.
         let bytes = encoded.map_err(|error| retryable(&error))?;
-        self.write_slot(slot, &bytes).map_err(failed)
+        self.write_place(job.place, &bytes).map_err(failed)
     }
 
-    /// Writes a checkpoint into a slot of the file, which [`LogDirectory::complete`] has made.
-    pub(crate) fn write_slot(&self, slot: u8, bytes: &[u8]) -> io::Result<()> {
+    /// Writes a checkpoint into a place of the file, which [`LogDirectory::complete`] has made.
+    pub(crate) fn write_place(&self, place: u8, bytes: &[u8]) -> io::Result<()> {
         let path = self.checkpoint_path();
-        let room = checkpoint::slot_room(bytes.len());
+        let room = checkpoint::place_room(bytes.len());
         let length = self.files.length(&path)?;
         if length < checkpoint::file_bytes(room) {
             self.files
                 .allocate(&path, checkpoint::file_bytes(room), Pages::Small)?;
         }
-        for (piece, at) in checkpoint::pieces(usize::from(slot), bytes.len() as u64) {
+        for (piece, at) in checkpoint::pieces(usize::from(place), bytes.len() as u64) {
             let piece = &bytes[piece.start as usize..piece.end as usize];
             self.files.write_at(&path, at, piece)?;
         }

@@ -172,7 +172,7 @@ impl<F: Files> Keeper<F> {
         let log = self.log(topic).map_err(SyncFailure::Retryable)?;
         match request {
             Request::Sync(job) => log.prepare_sync(job),
-            Request::WriteCheckpoint(job) => log.write_checkpoint(job.slot, &job.draft),
+            Request::WriteCheckpoint(job) => log.write_checkpoint(job),
             _ => Ok(()),
         }
     }

@@ -105,10 +105,10 @@ fn without_room_for_checkpoints_there_is_no_directory_to_count_on() {
     assert_eq!(keeper.files().length(checkpoint).unwrap(), 3 * 8192);
 }
 
-fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
+fn write_checkpoint(place: u8, draft: &CheckpointDraft, sync: bool) -> Request {
     Request::WriteCheckpoint(CheckpointJob {
-        number: CheckpointNumber(u64::from(slot) + 1),
-        slot,
+        number: CheckpointNumber(u64::from(place) + 1),
+        place,
         draft: draft.clone(),
         sync_first: false,
         sync,
@@ -116,9 +116,9 @@ fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
     })
 }
 
-fn slot_contents(keeper: &Keeper<SimFiles>, slot: usize, count: usize) -> Vec<u8> {
+fn place_contents(keeper: &Keeper<SimFiles>, place: usize, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
-    for (piece, at) in checkpoint::pieces(slot, count as u64) {
+    for (piece, at) in checkpoint::pieces(place, count as u64) {
         let piece = &mut bytes[piece.start as usize..piece.end as usize];
         let path = Path::new("/data/t.log/checkpoint");
         keeper.files().read_at(path, at, piece).unwrap();
@@ -129,14 +129,14 @@ fn slot_contents(keeper: &Keeper<SimFiles>, slot: usize, count: usize) -> Vec<u8
 #[test]
 fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
     let keeper = keeper();
-    let mut expected = [const { Vec::new() }; checkpoint::SLOTS];
+    let mut expected = [const { Vec::new() }; checkpoint::PLACES];
     for round in 0..21 {
-        let slot = round % checkpoint::SLOTS;
+        let place = round % checkpoint::PLACES;
         let bytes = vec![round as u8 + 1; 1000 << (round / 3)];
         let write = || {
             let log = LogDirectory::new(keeper.files(), Path::new("/data"), "t");
             log.complete().unwrap();
-            log.write_slot(slot as u8, &bytes).unwrap();
+            log.write_place(place as u8, &bytes).unwrap();
         };
         if round > 0 {
             // The last checkpoint has reserved the room for this one.
@@ -145,9 +145,9 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
             keeper.files().limit(None);
         }
         write();
-        expected[slot] = bytes;
-        for (slot, expected) in expected.iter().enumerate() {
-            assert_eq!(&slot_contents(&keeper, slot, expected.len()), expected);
+        expected[place] = bytes;
+        for (place, expected) in expected.iter().enumerate() {
+            assert_eq!(&place_contents(&keeper, place, expected.len()), expected);
         }
     }
 }
@@ -173,8 +173,8 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
             assert!(matches!(result, Err(SyncFailure::Final(_))));
         } else {
             assert!(result.is_ok());
-            let bytes = draft.encode().unwrap();
-            assert_eq!(slot_contents(&keeper, 1, bytes.len()), bytes);
+            let bytes = draft.encode(true).unwrap();
+            assert_eq!(place_contents(&keeper, 1, bytes.len()), bytes);
         }
     }
 }

@@ -261,10 +261,9 @@ impl<F: Files> Opening<'_, F> {
 
     fn add_deferred(&mut self, head: &Head, scan: &Scan) {
         let next = self.checkpoint_next();
-        for &(index, timestamp_ns, defer_ms) in &scan.deferred {
+        for &(index, published_ns, defer_ms) in &scan.deferred {
             let seq = head.base.offset(u64::from(index));
             if seq >= next {
-                let published_ns = u64::try_from(timestamp_ns).unwrap_or(0);
                 let due_ns = published_ns.saturating_add(u64::from(defer_ms) * 1_000_000);
                 self.deferred.push(FoundDeferral {
                     seq,

@@ -1,7 +1,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use diskq_log::checkpoint::{self, CHECKPOINT_FILE, SLOTS};
+use diskq_log::checkpoint::{self, CHECKPOINT_FILE, PLACES};
 use diskq_log::checkpoint::{ChannelDraft, CheckpointDraft};
 use diskq_log::segment;
 use diskq_log::{ChannelCheckpoint, CheckpointRun, Durable, Pages, Taken};
@@ -175,7 +175,7 @@ fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
 fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
     let (pristine, _) = disk_with(80);
     let path = directory().join(CHECKPOINT_FILE);
-    let newest = slots_by_age(&pristine)[SLOTS - 1];
+    let newest = places_by_age(&pristine)[PLACES - 1];
     for bit in 0..100 * 8 {
         let (files, first) = disk_with(80);
         files.damage(&path, newest + bit / 8, 1 << (bit % 8));
@@ -191,21 +191,21 @@ fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
     }
 }
 
-/// Returns the offsets of the slots of a checkpoint file, from the oldest slot to the newest.
-fn slots_by_age(files: &SimFiles) -> Vec<usize> {
+/// Returns the offsets of the places of a checkpoint file, from the oldest checkpoint to the newest.
+fn places_by_age(files: &SimFiles) -> Vec<usize> {
     let path = directory().join(CHECKPOINT_FILE);
-    let slot_at = |slot| checkpoint::pieces(slot, 1).next().unwrap().1;
-    let mut slots: Vec<(u64, usize)> = (0..SLOTS)
-        .map(|slot| {
+    let offset = |place| checkpoint::pieces(place, 1).next().unwrap().1;
+    let mut places: Vec<(u64, usize)> = (0..PLACES)
+        .map(|place| {
             let mut number = [0; 8];
             files
-                .read_at(&path, slot_at(slot) + 8, &mut number)
+                .read_at(&path, offset(place) + 8, &mut number)
                 .unwrap();
-            (u64::from_le_bytes(number), slot_at(slot) as usize)
+            (u64::from_le_bytes(number), offset(place) as usize)
         })
         .collect();
-    slots.sort_unstable();
-    slots.into_iter().map(|(_, at)| at).collect()
+    places.sort_unstable();
+    places.into_iter().map(|(_, at)| at).collect()
 }
 
 /// Regression: this program's checkpoints got lower numbers than the one that a later program had left. After a return to
@@ -215,7 +215,7 @@ fn checkpoints_get_numbers_above_that_of_an_unknown_version() {
     let check = |left: u64, next: u64| {
         let (files, _) = disk_with(80);
         let path = directory().join(CHECKPOINT_FILE);
-        let at = *slots_by_age(&files).last().unwrap() as u64;
+        let at = *places_by_age(&files).last().unwrap() as u64;
         let mut bytes = vec![0; 4096];
         files.read_at(&path, at, &mut bytes).unwrap();
         bytes[4..6].copy_from_slice(&99_u16.to_le_bytes());
@@ -260,7 +260,7 @@ fn the_channels_of_the_last_but_one_checkpoint_are_durable() {
     let whole = open(&record());
     assert_eq!(durable(&whole), [false, true, false, false]);
     let files = record();
-    let by_age = slots_by_age(&files);
+    let by_age = places_by_age(&files);
     let path = directory().join(CHECKPOINT_FILE);
     files.damage(&path, by_age[2] + 40, 1);
     let newest_is_bad = open(&files);
@@ -346,7 +346,7 @@ fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one(
         live_and_die(&files, &["a", "x"], die_at[1]);
         let durable = live_and_die(&files, &["a", "x", "y"], die_at[2]);
         files.crash(Crash::Power { seed });
-        let found = open(&files).checkpoint.map(|found| Roster::from(&found));
+        let found = open(&files).checkpoint.map(|found| found.roster());
         let is_there = |name| found.as_ref().is_some_and(|found| found.names(name));
         assert!(is_there("a"), "calls {die_at:?}");
         assert!(is_there("x") || !durable.names("x"), "calls {die_at:?}");
@@ -361,8 +361,8 @@ fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one(
 #[test]
 fn unreadable_checkpoints_are_not_absent() {
     let (files, first) = disk_with(80);
-    for slot in 0..SLOTS {
-        let (_, at) = checkpoint::pieces(slot, 1).next().unwrap();
+    for place in 0..PLACES {
+        let (_, at) = checkpoint::pieces(place, 1).next().unwrap();
         files.damage(&directory().join(CHECKPOINT_FILE), at as usize + 30, 1);
         files.damage(&directory().join(CHECKPOINT_FILE), at as usize, 1);
     }
@@ -425,10 +425,12 @@ fn a_checkpoint_whose_end_is_cut_off_is_told_from_a_bad_one() {
             ..ChannelDraft::default()
         };
         let mut draft = CheckpointDraft::new(false, vec![long]);
-        draft.stamp.number = newest.number + 1;
-        draft.stamp.next = Seq(first.0 + 2000);
+        draft.number = newest.number + 1;
+        draft.next = Seq(first.0 + 2000);
         let directory = LogDirectory::new(&files, &data_path(), TOPIC);
-        directory.write_slot(2, &draft.encode().unwrap()).unwrap();
+        directory
+            .write_place(2, &draft.encode(false).unwrap())
+            .unwrap();
         let mut bytes = vec![0; left as usize];
         files.read_at(&path, 0, &mut bytes).unwrap();
         files.remove(&path).unwrap();
@@ -446,11 +448,11 @@ fn a_checkpoint_whose_end_is_cut_off_is_told_from_a_bad_one() {
             Some(newest.number)
         );
     };
-    let cut = "in slot c is longer than the file of 40000 bytes: the copy of the data path is not complete";
+    let cut = "in place c is longer than the file of 40000 bytes: the copy of the data path is not complete";
     check(40_000, DamageKind::CheckpointFile, cut);
     check(24_577, DamageKind::CheckpointFile, "not complete");
     // The file is as long as before it grew.
-    let torn = "in slot c is longer than the file of 24576 bytes: the power failed, or";
+    let torn = "in place c is longer than the file of 24576 bytes: the power failed, or";
     check(24_576, DamageKind::Checkpoint, torn);
 }
 
@@ -803,14 +805,14 @@ fn no_head_with_a_right_crc_is_believed_blindly() {
 fn no_checkpoint_with_a_right_crc_is_believed_blindly() {
     let (pristine, _) = disk_with(80);
     let path = directory().join(CHECKPOINT_FILE);
-    let mut slots = Vec::new();
-    for slot in 0..SLOTS {
-        let (_, at) = checkpoint::pieces(slot, 1).next().unwrap();
+    let mut all = Vec::new();
+    for place in 0..PLACES {
+        let (_, at) = checkpoint::pieces(place, 1).next().unwrap();
         let mut bytes = vec![0; 4096];
         pristine.read_at(&path, at, &mut bytes).unwrap();
-        slots.push((bytes, at));
+        all.push((bytes, at));
     }
-    let newest = slots.into_iter().max_by_key(|(bytes, _)| bytes[8]).unwrap();
+    let newest = all.into_iter().max_by_key(|(bytes, _)| bytes[8]).unwrap();
     let (bytes, at) = newest;
     let length = checkpoint::encoded_bytes(&bytes) as usize;
     for byte in 4..length {
