@@ -279,6 +279,27 @@ impl From<&Checkpoint> for CheckpointDraft {
 }
 
 impl CheckpointRun {
+    /// A run of messages that were never delivered.
+    #[must_use]
+    pub fn fresh(range: SeqRange, due_ns: u64) -> CheckpointRun {
+        CheckpointRun {
+            start: range.start,
+            count: range.len(),
+            attempts: 0,
+            due_ns,
+        }
+    }
+
+    /// The same for other messages.
+    #[must_use]
+    pub fn with_range(self, range: SeqRange) -> CheckpointRun {
+        CheckpointRun {
+            start: range.start,
+            count: range.len(),
+            ..self
+        }
+    }
+
     /// The seqs of the run.
     #[must_use]
     pub fn range(&self) -> SeqRange {

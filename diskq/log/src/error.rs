@@ -74,23 +74,31 @@ pub struct Damage {
     pub detail: String,
 }
 
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage {
+impl Damage {
+    /// Damage without a place in its file.
+    #[must_use]
+    pub fn new(kind: DamageKind, file: String, seqs: SeqRange, detail: String) -> Damage {
+        Damage {
+            kind,
             file,
-            offset,
+            offset: 0,
             seqs,
             detail,
-            kind,
-        } = self;
-        write!(f, "{file}")?;
-        // Damage of a checkpoint or a missing file has no place.
-        if matches!(kind, DamageKind::Messages) {
-            write!(f, " at byte {offset}")?;
         }
-        write!(f, ": {detail}")?;
-        if !seqs.is_empty() {
-            write!(f, " ({} messages from seq {})", seqs.len(), seqs.start.0)?;
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        // Damage of a checkpoint or a missing file has no place.
+        if matches!(self.kind, DamageKind::Messages) {
+            write!(f, " at byte {}", self.offset)?;
+        }
+        write!(f, ": {}", self.detail)?;
+        let (count, first) = (self.seqs.len(), self.seqs.start.0);
+        if count > 0 {
+            write!(f, " ({count} messages from seq {first})")?;
         }
         Ok(())
     }

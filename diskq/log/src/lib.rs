@@ -41,7 +41,6 @@ mod request;
 pub mod segment;
 pub mod slot;
 mod state;
-mod topic_file;
 
 pub use checkpoint::{
     ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, GraceCheckpoint,
@@ -65,7 +64,7 @@ pub use request::{
 pub use segment::{SPILLED_BYTES, next_generation, splitmix64};
 pub use slot::SlotKind;
 pub use state::{
-    STATE_FILES, STATE_HEAD_BYTES, SavedState, StateContent, decode_state, encode_state_head,
+    STATE_FILES, STATE_HEAD_BYTES, SavedState, StateContent, TOPIC_FILE, TopicFile, UnfinishedFile,
+    decode_state, encode_state_head, is_unfinished_file,
 };
-pub use topic_file::{TOPIC_FILE, TopicFile, UnfinishedFile, is_unfinished_file};
 pub use wire::id::Seq;

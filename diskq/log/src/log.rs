@@ -21,6 +21,7 @@
 //! ```text
 //!   segments.rs      Segments: the messages by seq, and who holds them
 //!   supply.rs        Supply: where the next segment comes from
+//!   residency.rs     Loads: the memory of loads, and the loads to be tried again
 //!   sync.rs          Sync: when a sync starts, and what its result means
 //!   checkpoints.rs   Checkpoints: when a checkpoint is due, how it is put together, what it keeps
 //!   states.rs        States: what the topic saves beside the log
@@ -61,7 +62,7 @@ use crate::segment::{
     write_head, write_numbered, write_seal,
 };
 use crate::slot::SlotKind;
-use crate::topic_file::TopicFile;
+use crate::state::TopicFile;
 
 use residency::Loads;
 use segments::Segments;
@@ -212,6 +213,7 @@ struct Context {
 }
 
 impl Context {
+    #[inline]
     fn see(&mut self, mono: Duration) {
         self.mono = self.mono.max(mono);
     }
@@ -282,6 +284,12 @@ pub struct Log {
     sync: Sync,
     checkpoints: Checkpoints,
     states: States,
+}
+
+impl Default for Log {
+    fn default() -> Log {
+        Log::new(LogOptions::default())
+    }
 }
 
 impl Log {
@@ -607,6 +615,7 @@ impl Log {
     }
 
     /// Returns why the log takes no messages any more: a sync has failed.
+    #[inline]
     #[must_use]
     pub fn poisoned(&self) -> Option<&Arc<str>> {
         self.sync.poisoned.as_ref()

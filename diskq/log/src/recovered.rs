@@ -11,7 +11,7 @@ use crate::range::SeqRange;
 use crate::state::SavedState;
 
 /// The facts from which start-up makes a [`Log`].
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct FoundLog {
     /// The segments with messages: sorted by seq, not overlapping, none resident.
     pub segments: Vec<Segment>,
@@ -43,7 +43,7 @@ pub struct FoundDeferral {
 }
 
 /// A log after start-up.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recovered {
     /// The log. Retain what is owed, then call [`Log::release_unheld`] once.
     pub log: Log,

@@ -12,7 +12,7 @@ use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Pages, Written};
 use crate::range::SeqRange;
 use crate::segment::Head;
-use crate::topic_file::{TopicFile, UnfinishedFile};
+use crate::state::{TopicFile, UnfinishedFile};
 use wire::go_error::system_text;
 
 /// Names a checkpoint within its log; newer ones are higher.

@@ -1,4 +1,4 @@
-//! Makes a log durable: syncs its files and their names, and writes its checkpoints.
+//! Makes a log durable: syncs its files and their names, and writes its checkpoints, its states and the topic's file.
 
 use std::io;
 use std::ops::Range;
@@ -8,11 +8,12 @@ use diskq_log::checkpoint;
 use diskq_log::plant;
 use diskq_log::segment::PAGE_BYTES;
 use diskq_log::{
-    CheckpointJob, Failure, Pages, STATE_FILES, StateJob, SyncFailure, SyncJob, encode_state_head,
+    CheckpointJob, Failure, Pages, STATE_FILES, StateJob, SyncFailure, SyncJob, TOPIC_FILE,
+    TopicFile, UnfinishedFile, encode_state_head,
 };
 
 use super::directory::LogDirectory;
-use super::reading::is_media_error;
+use super::is_media_error;
 use crate::data_path::DataPath;
 use crate::files::{Files, SyncError, is_shortage};
 use crate::mapping;
@@ -135,6 +136,38 @@ impl<F: Files> LogDirectory<'_, F> {
             self.sync_names(data_path)?;
         }
         Ok(())
+    }
+
+    /// Writes a topic's file under its unfinished name, and syncs it. Makes no directory: a log without a directory has
+    /// been deleted, or has stored nothing.
+    pub(super) fn write_topic_file(
+        &self,
+        file: UnfinishedFile,
+        contents: &dyn TopicFile,
+    ) -> Result<(), Failure> {
+        let path = self.path.join(file.name());
+        let attempt = || {
+            let mut at = 0;
+            contents.write(&mut |piece| {
+                self.files.write_at(&path, at, piece)?;
+                at += piece.len() as u64;
+                Ok(())
+            })?;
+            self.files.sync(&path).map_err(SyncError::into_inner)
+        };
+        attempt().map_err(|error| {
+            // The attempt's error is the one to report. A file that stays goes at the next start.
+            let _ = self.files.remove(&path);
+            Failure::of("write", &path, &error)
+        })
+    }
+
+    /// Gives a file that was written its name. The next sync of the log makes the name durable, and needs no new message. A
+    /// power failure before that brings back the file that was there before, which is as right, and only older.
+    pub(super) fn rename_topic_file(&self, file: UnfinishedFile) -> Result<(), Failure> {
+        let (from, to) = (self.path.join(file.name()), self.path.join(TOPIC_FILE));
+        let renamed = self.files.rename(&from, &to);
+        renamed.map_err(|error| Failure::of("rename", &from, &error))
     }
 
     /// Writes a checkpoint. It is not synced.

@@ -36,7 +36,7 @@ impl<F: Files> Opening<'_, F> {
         let mut newer_number = 0;
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
-        self.recorded_ns = file.map_or(0, |entry| entry.modified_ns);
+        self.recovered.recorded_ns = file.map_or(0, |entry| entry.modified_ns);
         let has_segments = entries
             .iter()
             .any(|entry| segment_number(&entry.name).is_some());
@@ -106,9 +106,9 @@ impl<F: Files> Opening<'_, F> {
         }
         self.judge_places(&whole, newer_number, is_unread);
         if file.is_none() {
-            self.checkpoints.begin_new_file();
+            self.log.checkpoints.begin_new_file();
         }
-        match &self.checkpoint {
+        match &self.recovered.checkpoint {
             Some(newest) => {
                 let mut owed = checkpoint::reserved(newest.named().count())
                     .map_err(|error| self.cannot_read(CHECKPOINT_FILE, error.into()))?;
@@ -129,10 +129,14 @@ impl<F: Files> Opening<'_, F> {
     fn keep_newest(&mut self, checkpoint: Checkpoint) {
         let named = checkpoint.named().map(|range| range.end).max();
         let all = [Some(checkpoint.next), Some(checkpoint.synced), named];
-        self.next = all.into_iter().flatten().fold(self.next, Seq::max);
-        let newest = self.checkpoint.as_ref().map_or(0, |newest| newest.number);
+        self.log.next = all.into_iter().flatten().fold(self.log.next, Seq::max);
+        let newest = self
+            .recovered
+            .checkpoint
+            .as_ref()
+            .map_or(0, |newest| newest.number);
         if checkpoint.number > newest {
-            self.checkpoint = Some(checkpoint);
+            self.recovered.checkpoint = Some(checkpoint);
         }
     }
 
@@ -185,7 +189,7 @@ impl<F: Files> Opening<'_, F> {
             let is_different = durable.is_none_or(|durable| durable.roster != found.roster);
             found.number > durable_number && (!found.sync || is_different)
         });
-        self.checkpoints = Checkpoints::from_found(
+        self.log.checkpoints = Checkpoints::from_found(
             places,
             durable_number,
             last_number,
@@ -193,10 +197,11 @@ impl<F: Files> Opening<'_, F> {
             is_unsure,
         );
         if newest.is_some_and(|newest| newest.sync) {
-            self.checkpoints.doubt_newest();
+            self.log.checkpoints.doubt_newest();
         }
         self.durable_next = durable.map_or(Seq(0), |found| found.next);
         let believed = durable.filter(|_| newest.is_some_and(|newest| newest.sync));
-        self.durable_channels = believed.map_or_else(Roster::default, |found| found.roster.clone());
+        self.recovered.durable_channels =
+            believed.map_or_else(Roster::default, |found| found.roster.clone());
     }
 }

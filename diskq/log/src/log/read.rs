@@ -233,13 +233,10 @@ impl Log {
         self.segments.add_damage(which, seqs);
         let segment = self.segments.at_mut(which);
         segment.is_unreadable = true;
-        self.context.tell(Notice::Damage(Damage {
-            kind: DamageKind::Messages,
-            file: segment_file(segment.number),
-            offset: 0,
-            seqs,
-            detail: "slot or frame in memory does not agree with its CRC".to_owned(),
-        }));
+        let file = segment_file(segment.number);
+        let detail = "slot or frame in memory does not agree with its CRC".to_owned();
+        let damage = Damage::new(DamageKind::Messages, file, seqs, detail);
+        self.context.tell(Notice::Damage(damage));
         // The log reports this damage with the answer to the next checkpoint.
         self.make_checkpoint_due();
         Taken::Damaged(seqs)

@@ -325,13 +325,9 @@ impl Log {
         }
         self.end_loading(index, Residency::Lost);
         self.segments.add_damage(Which::Sealed(index), range);
-        self.context.tell(Notice::Damage(Damage {
-            kind: DamageKind::Segment,
-            file: segment_file(number),
-            offset: 0,
-            seqs: range,
-            detail: failure.text,
-        }));
+        let (kind, file) = (DamageKind::Segment, segment_file(number));
+        let damage = Damage::new(kind, file, range, failure.text);
+        self.context.tell(Notice::Damage(damage));
     }
 
     /// Ends the load of a segment, and frees its piece. Runs stay valid: they have the same offsets in the piece and in
@@ -451,36 +447,26 @@ impl Log {
             }
             return self.supply.recycle(&mut self.context, number, memory);
         };
+        if result.is_ok() && !is_wanted {
+            segment.residency = Residency::Cold;
+            segment.number = copy;
+            segment.is_durable = is_synced;
+            return self.supply.recycle(&mut self.context, number, memory);
+        }
+        // The spill has failed, or a reader has come for the segment: it stays where it was, and the copy is not used.
+        segment.residency = Residency::Mapped(memory);
+        segment.keep_until = self.context.mono + STAYS_FOR;
+        if is_wanted {
+            self.context.tell(Notice::Loaded(segment.range()));
+        }
         match result {
-            Ok(()) if !is_wanted => {
-                segment.residency = Residency::Cold;
-                segment.number = copy;
-                segment.is_durable = is_synced;
-                self.supply.recycle(&mut self.context, number, memory);
-            }
-            // A reader has come for the segment. The segment stays mapped, and the copy is not used.
-            Ok(()) => {
-                segment.residency = Residency::Mapped(memory);
-                segment.keep_until = self.context.mono + STAYS_FOR;
-                self.context.tell(Notice::Loaded(segment.range()));
-                if is_synced {
-                    self.context.discard(copy, None);
-                } else {
-                    self.sync.voided.push(copy);
-                }
-                self.sync.make_void();
-            }
-            // Nothing is lost: it is where it was.
+            Ok(()) if is_synced => self.context.discard(copy, None),
+            Ok(()) => self.sync.voided.push(copy),
             Err(SyncFailure::Retryable(failure) | SyncFailure::Final(failure)) => {
-                segment.residency = Residency::Mapped(memory);
-                segment.keep_until = self.context.mono + STAYS_FOR;
-                if is_wanted {
-                    self.context.tell(Notice::Loaded(segment.range()));
-                }
                 self.context.tell(Notice::SpillFailed(failure.text.into()));
-                self.sync.make_void();
             }
         }
+        self.sync.make_void();
     }
 }
 

@@ -295,6 +295,7 @@ impl Segments {
     }
 
     /// Notes that a reader needs a sealed segment, or will soon.
+    #[inline]
     pub(super) fn note_read(&mut self, index: usize) {
         self.reads += 1;
         self.sealed[index].read_at = self.reads;

@@ -5,7 +5,7 @@ use wire::id::Seq;
 
 use crate::request::{Request, StateJob, SyncFailure};
 use crate::segment::splitmix64;
-use crate::topic_file::{TopicFile, UnfinishedFile};
+use crate::state::{TopicFile, UnfinishedFile};
 
 use super::sync::Sync;
 use super::{Context, Notice};

@@ -43,7 +43,7 @@ pub(super) struct Shortage {
 }
 
 /// The segments to come.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Supply {
     /// The segment that the keeper prepared.
     spare: Option<Stocked>,
@@ -74,19 +74,11 @@ pub(super) struct Supply {
 impl Supply {
     pub(super) fn new(options: &LogOptions, next_number: SegmentNumber) -> Supply {
         Supply {
-            spare: None,
-            pool: Vec::new(),
-            preparing: None,
-            spilling: 0,
-            waiting: None,
-            shortage: None,
-            small_until: Duration::ZERO,
             steady: options.segment_bytes_min,
             steady_min: options.segment_bytes_min,
-            tail_since: None,
-            last_append: Duration::ZERO,
             next_number,
             generations: options.process_seed,
+            ..Supply::default()
         }
     }
 

@@ -136,7 +136,6 @@ impl Sync {
     }
 
     /// Starts the sync that publishes wait for, if it does not wait for more of them.
-    #[inline]
     pub(super) fn start_if_wanted(&mut self, context: &mut Context, segments: &Segments) {
         let can_start = self.syncing.is_none() && self.delayed == 0 && self.poisoned.is_none();
         if !self.is_wanted || !can_start {
