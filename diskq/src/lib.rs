@@ -11,7 +11,7 @@
 //!                       └── open_log: checkpoint, heads, slots a crash may have torn
 //!
 //!   <data-path>/<topic>.log/000000000001.segment    frames forward, slots backward
-//!                           checkpoint              what is still owed to whom, in three slots
+//!                           checkpoint              what is still owed to whom, in three places
 //!                           keys                    the topic's own file, if it has one
 //!                           dedup.a, dedup.b        what the topic saves of its messages, in turns
 //! ```

@@ -26,11 +26,12 @@ pub fn undistributed(recovered: &Recovered) -> Vec<CheckpointRun> {
         let mut rest = range;
         let deferred = recovered.deferred.iter();
         for found in deferred.filter(|found| range.contains(found.seq)) {
-            runs.push(run(SeqRange::new(rest.start, found.seq), 0));
-            runs.push(run(SeqRange::one(found.seq), found.due_ns));
+            let before = SeqRange::new(rest.start, found.seq);
+            runs.push(CheckpointRun::fresh(before, 0));
+            runs.push(CheckpointRun::fresh(SeqRange::one(found.seq), found.due_ns));
             rest.start = found.seq.offset(1);
         }
-        runs.push(run(rest, 0));
+        runs.push(CheckpointRun::fresh(rest, 0));
     }
     runs.retain(|run| run.count > 0);
     runs
@@ -42,24 +43,11 @@ pub fn existing(recovered: &Recovered, runs: &[CheckpointRun]) -> Vec<Checkpoint
     let parts = |run: &CheckpointRun| {
         let run = *run;
         let ranges = within(run.range(), &recovered.found).into_iter();
-        ranges.map(move |range| CheckpointRun {
-            start: range.start,
-            count: range.len(),
-            ..run
-        })
+        ranges.map(move |range| run.with_range(range))
     };
     let mut parts: Vec<CheckpointRun> = runs.iter().flat_map(parts).collect();
     parts.sort_by_key(|run| run.start);
     parts
-}
-
-fn run(range: SeqRange, due_ns: u64) -> CheckpointRun {
-    CheckpointRun {
-        start: range.start,
-        count: range.len(),
-        attempts: 0,
-        due_ns,
-    }
 }
 
 /// Reads the newest messages of a log that start-up has found, and tells which messages the start has found lost. A message

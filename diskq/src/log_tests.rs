@@ -42,6 +42,14 @@ fn small_options() -> LogOptions {
     }
 }
 
+/// Sealed segments leave memory early.
+fn cold_options() -> LogOptions {
+    LogOptions {
+        resident_messages: 0,
+        ..small_options()
+    }
+}
+
 /// The contents of a topic's file. No test reads them.
 #[derive(Debug)]
 struct NoKeys;
@@ -102,12 +110,10 @@ impl World {
             };
             self.answer(request);
         }
-        if let Some(Notice::Synced(seq)) = self
-            .notices
-            .iter()
-            .rfind(|notice| matches!(notice, Notice::Synced(_)))
-        {
-            self.synced = self.synced.max(*seq);
+        for notice in &self.notices {
+            if let Notice::Synced(seq) = notice {
+                self.synced = self.synced.max(*seq);
+            }
         }
     }
 
@@ -139,9 +145,8 @@ impl World {
 
     fn append(&mut self, bytes: usize, defer_ms: u32) -> Result<Seq, AppendError> {
         let body = self.body(bytes);
-        let seq = self
-            .log
-            .append(self.mono, self.wall_ns(), &body, defer_ms)?;
+        let wall_ns = self.wall_ns();
+        let seq = self.log.append(self.mono, wall_ns, &body, defer_ms)?;
         self.appended(seq, body, 1);
         Ok(seq)
     }
@@ -161,11 +166,11 @@ impl World {
         let total = bodies.iter().map(|body| body.len() as u64).sum();
         let slices = bodies.iter().map(Vec::as_slice);
         let before = self.log.next_seq();
-        let wall_ns = self.wall_ns();
-        match self
+        let (mono, wall_ns, count_u32) = (self.mono, self.wall_ns(), count as u32);
+        let appended = self
             .log
-            .append_batch(self.mono, wall_ns, slices, count as u32, total)
-        {
+            .append_batch(mono, wall_ns, slices, count_u32, total);
+        match appended {
             Ok(range) => {
                 assert_eq!(range.len(), count as u64);
                 self.log.retain(range, 2);
@@ -176,6 +181,39 @@ impl World {
             }
             Err(_) => assert_eq!(self.log.next_seq(), before, "half a batch"),
         }
+    }
+
+    /// Appends messages of this size. The keeper does its jobs meanwhile.
+    fn fill(&mut self, count: usize, bytes: usize) {
+        for _ in 0..count {
+            self.must_append(bytes);
+            self.pump(10);
+        }
+    }
+
+    /// Has everything appended synced.
+    fn sync(&mut self) {
+        self.log.sync_now();
+        self.pump(10);
+    }
+
+    /// The keeper tells the log that a sync has ended well.
+    fn end_sync(&mut self, upto: Seq) {
+        let result = Ok(());
+        self.reply(Reply::Synced { upto, result });
+    }
+
+    fn reply(&mut self, reply: Reply) {
+        self.log.handle_reply(self.mono, reply, &mut self.notices);
+    }
+
+    /// Takes the front of a range: at most ten messages.
+    fn take_ten(&mut self, range: SeqRange) -> Taken {
+        self.log.take_run(range, 10, u32::MAX)
+    }
+
+    fn is_poisoned(&mut self) -> bool {
+        matches!(self.append(100, 0), Err(AppendError::Poisoned(_)))
     }
 
     fn finish(&mut self, seq: Seq) {
@@ -193,11 +231,8 @@ impl World {
         for index in 0..u64::from(run.count) {
             let size = u32::from_be_bytes(bytes[at..at + 4].try_into().unwrap()) as usize;
             let body = &bytes[at + 34..at + 4 + size];
-            assert_eq!(
-                body,
-                self.bodies[&Seq(run.first.0 + index)],
-                "a wrong message"
-            );
+            let expected = &self.bodies[&run.first.offset(index)];
+            assert_eq!(body, expected, "a wrong message");
             at += 4 + size;
         }
         assert_eq!(at, bytes.len());
@@ -259,6 +294,18 @@ impl World {
         number
     }
 
+    /// Writes a checkpoint. The keeper does its jobs.
+    fn record(&mut self, durable: Durable) -> CheckpointNumber {
+        let number = self.write_checkpoint(durable);
+        self.pump(10);
+        number
+    }
+
+    fn is_due_in(&self, seconds: u64) -> bool {
+        let at = self.mono + Duration::from_secs(seconds);
+        self.log.checkpoint_due(at)
+    }
+
     /// Stops and starts; what must be there is there, and nothing that never was.
     fn crash(&mut self, crash: Crash) -> Recovered {
         self.files.observe(&data_path(), TOPIC, &self.log);
@@ -268,14 +315,8 @@ impl World {
         self.pinned.clear();
         let wall_ns = self.wall_ns();
         self.options.process_seed += 1;
-        let recovered = open_log(
-            &self.files,
-            &data_path(),
-            TOPIC,
-            self.options.clone(),
-            wall_ns,
-        )
-        .unwrap();
+        let options = self.options.clone();
+        let recovered = open_log(&self.files, &data_path(), TOPIC, options, wall_ns).unwrap();
         // A power failure leaves checkpoints and heads behind that were being written, and takes the checkpoint file of a
         // new log.
         let has_lost_power = self.lost_power || crash != Crash::Process;
@@ -285,11 +326,8 @@ impl World {
             DamageKind::CheckpointLost => has_lost_power,
             _ => false,
         };
-        assert!(
-            recovered.damage.iter().all(harmless),
-            "{:?}",
-            recovered.damage
-        );
+        let damage = &recovered.damage;
+        assert!(damage.iter().all(harmless), "{damage:?}");
         recovered
     }
 
@@ -301,7 +339,7 @@ impl World {
             damage,
             ..
         } = self.crash(crash);
-        // A checkpoint slot torn by a power failure or a failed write is seen until it is written again.
+        // A checkpoint torn by a power failure or a failed write is seen until it is written again.
         self.lost_power |= crash != Crash::Process;
         let may_be_torn = self.lost_power || self.files.fail_count() > 0;
         assert!(may_be_torn || damage.is_empty(), "{damage:?}");
@@ -321,20 +359,13 @@ impl World {
         }
         for &seq in self.owed.keys() {
             let must_be_back = crash == Crash::Process || seq < self.synced;
-            assert!(
-                !must_be_back || back.contains(&seq),
-                "message {} is lost",
-                seq.0
-            );
+            let is_lost = must_be_back && !back.contains(&seq);
+            assert!(!is_lost, "message {} is lost", seq.0);
         }
-        assert!(
-            back.iter().all(|seq| self.bodies.contains_key(seq)),
-            "an invented message"
-        );
-        assert!(
-            Some(&self.log.next_seq()) > self.bodies.keys().next_back(),
-            "a seq comes again"
-        );
+        let is_known = |seq| self.bodies.contains_key(seq);
+        assert!(back.iter().all(is_known), "an invented message");
+        let last = self.bodies.keys().next_back();
+        assert!(Some(&self.log.next_seq()) > last, "a seq comes again");
         self.owed = back.into_iter().map(|seq| (seq, 1)).collect();
         self.log.release_unheld();
         self.log.check();
@@ -384,6 +415,11 @@ impl World {
 
 fn data_path() -> PathBuf {
     PathBuf::from("/data")
+}
+
+/// The path of a segment's file.
+fn file(number: SegmentNumber) -> PathBuf {
+    log_path(&data_path(), TOPIC).join(segment_file(number))
 }
 
 #[derive(Clone, Debug)]
@@ -513,20 +549,14 @@ fn segments_double_with_the_flow_and_grow_with_the_backlog() {
     options.segment_bytes_max = 65_536;
     options.resident_bytes_min = 65_536;
     let mut world = World::new(options);
-    for _ in 0..3000 {
-        world.must_append(300);
-        world.pump(10);
-    }
+    world.fill(3000, 300);
     let sizes: Vec<u32> = world
         .log
         .segments()
         .map(|segment| segment.head.bytes)
         .collect();
-    assert_eq!(
-        sizes[..4],
-        [4096, 4096, 8192, 8192],
-        "the second was on its way"
-    );
+    // The second was on its way.
+    assert_eq!(sizes[..4], [4096, 4096, 8192, 8192]);
     assert_eq!(sizes.last(), Some(&65_536));
     assert!(sizes.is_sorted(), "{sizes:?}");
     world.drain();
@@ -586,29 +616,20 @@ fn what_nobody_holds_is_not_synced() {
         }
         count
     };
-    assert_eq!(
-        syncs(&mut world),
-        1,
-        "the first checkpoint behind one that owes"
-    );
+    // The first checkpoint behind one that owes.
+    assert_eq!(syncs(&mut world), 1);
     assert_eq!(syncs(&mut world), 0, "nothing is owed, and nothing was");
     let seq = world.must_append(300);
     world.write_checkpoint(Durable::No);
     world.finish(seq);
-    assert_eq!(
-        syncs(&mut world),
-        1,
-        "what one names that is not durable waits, too"
-    );
+    // What a checkpoint names that is not durable waits, too.
+    assert_eq!(syncs(&mut world), 1);
     assert_eq!(syncs(&mut world), 0);
     let held = world.must_append(300);
     assert_eq!(syncs(&mut world), 6, "messages and checkpoints");
     world.finish(held);
-    assert_eq!(
-        syncs(&mut world),
-        1,
-        "a checkpoint that owes nothing any more"
-    );
+    // A checkpoint that owes nothing any more.
+    assert_eq!(syncs(&mut world), 1);
     assert_eq!(syncs(&mut world), 0);
 }
 
@@ -642,10 +663,7 @@ fn spilling_options() -> LogOptions {
 /// A log whose sealed segments leave memory at once, and what it holds.
 fn spilling_world() -> World {
     let mut world = World::new(spilling_options());
-    for _ in 0..60 {
-        world.must_append(500);
-        world.pump(10);
-    }
+    world.fill(60, 500);
     world
 }
 
@@ -737,9 +755,7 @@ fn a_backlog_goes_through_a_few_files_in_memory() {
             prepared += usize::from(matches!(request, Request::Prepare { .. }));
             world.files.observe(&data_path(), TOPIC, &world.log);
             if let Some(reply) = world.keeper.handle(TOPIC, request) {
-                world
-                    .log
-                    .handle_reply(world.mono, reply, &mut world.notices);
+                world.reply(reply);
             }
         }
     }
@@ -757,8 +773,6 @@ fn a_flow_that_fills_its_segments_quicker_than_it_is_synced_has_large_pages() {
     let mut options = small_options();
     // All of them stay in memory: each segment is a new one.
     options.resident_messages = 1000;
-    options.segment_bytes_min = LARGE_FROM;
-    options.segment_bytes_steady = LARGE_FROM;
     let pages_of_next = |options: &LogOptions, ms_each: u64| {
         let mut world = World::new(options.clone());
         let mut pages = Vec::new();
@@ -776,23 +790,16 @@ fn a_flow_that_fills_its_segments_quicker_than_it_is_synced_has_large_pages() {
         pages
     };
     // The first one is made by must_append. A sync is due after 2 s.
-    let quick = pages_of_next(&options, 1);
-    assert!(
-        quick.len() > 3 && quick.iter().all(|pages| *pages == Pages::Large),
-        "{quick:?}"
-    );
-    let slow = pages_of_next(&options, 2000);
-    assert!(
-        slow.len() > 3 && slow.iter().all(|pages| *pages == Pages::Small),
-        "{slow:?}"
-    );
-    options.segment_bytes_min = LARGE_FROM / 2;
-    options.segment_bytes_steady = LARGE_FROM / 2;
-    let small = pages_of_next(&options, 1);
-    assert!(
-        small.len() > 3 && small.iter().all(|pages| *pages == Pages::Small),
-        "{small:?}"
-    );
+    let mut check = |segment_bytes: u32, ms_each: u64, expected: Pages| {
+        options.segment_bytes_min = segment_bytes;
+        options.segment_bytes_steady = segment_bytes;
+        let pages = pages_of_next(&options, ms_each);
+        assert!(pages.len() > 3, "{pages:?}");
+        assert!(pages.iter().all(|pages| *pages == expected), "{pages:?}");
+    };
+    check(LARGE_FROM, 1, Pages::Large);
+    check(LARGE_FROM, 2000, Pages::Small);
+    check(LARGE_FROM / 2, 1, Pages::Small);
 }
 
 /// The copy of a segment that stays where it is was removed, but not for good: a power loss brought it
@@ -802,12 +809,8 @@ fn a_reader_that_comes_while_a_segment_is_spilled_is_served() {
     let crashes = (0..200).map(|seed| Crash::Power { seed });
     for crash in crashes.chain([Crash::Process]) {
         let mut world = spilling_world();
-        for _ in 0..100 {
-            world.must_append(500);
-            world.pump(10);
-        }
-        world.log.sync_now();
-        world.pump(10);
+        world.fill(100, 500);
+        world.sync();
         let is_spilling = |segment: &&Segment| {
             let residency = &segment.residency;
             matches!(residency, Residency::Spilling { is_synced, .. } if !is_synced)
@@ -821,19 +824,17 @@ fn a_reader_that_comes_while_a_segment_is_spilled_is_served() {
             }
             world.pump(10);
         };
-        assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
+        assert_eq!(world.take_ten(range), Taken::Loading);
         world.pump(10);
         assert!(world.told(|notice| *notice == Notice::Loaded(range)));
         assert!(world.take(range, 10, u32::MAX).is_some());
         let is_where_it_was = |segment: &Segment| segment.number == number;
         assert!(world.log.segments().any(is_where_it_was));
-        world.log.sync_now();
-        world.pump(10);
+        world.sync();
         assert!(world.log.is_synced());
         // Start-up does not read what the checkpoint names below its mark.
         if matches!(crash, Crash::Power { seed } if seed % 2 == 0) {
-            world.write_checkpoint(Durable::Yes);
-            world.pump(10);
+            world.record(Durable::Yes);
         }
         world.reopen(crash);
         world.drain();
@@ -940,23 +941,13 @@ fn a_spill_keeps_what_is_synced_and_leaves_the_rest_to_the_next_sync() {
     for seed in 0..20 {
         let mut world = spilling_world();
         for round in 0..20 {
-            for _ in 0..30 {
-                world.must_append(500);
-                world.pump(10);
-            }
-            let are_durable = |segment: &Segment| segment.is_durable();
+            world.fill(30, 500);
             let cold = |segment: &&Segment| matches!(segment.residency, Residency::Cold);
             let sealed = world.log.sealed();
-            assert!(
-                sealed
-                    .iter()
-                    .filter(cold)
-                    .any(|segment| !are_durable(segment)),
-                "copies wait for a sync"
-            );
+            let mut cold = sealed.iter().filter(cold);
+            assert!(cold.any(|it| !it.is_durable()), "copies wait for a sync");
             if round < seed {
-                world.log.sync_now();
-                world.pump(10);
+                world.sync();
                 assert!(world.log.is_synced());
             }
         }
@@ -1085,8 +1076,7 @@ fn what_is_finished_at_once_is_recycled_without_the_keeper() {
 fn after_a_crash_on_a_full_disk_finishing_makes_room() {
     let mut world = World::new(small_options());
     world.must_append(200);
-    world.write_checkpoint(Durable::Yes);
-    world.pump(10);
+    world.record(Durable::Yes);
     while world.log.stats().segments < 6 {
         world.must_append(200);
     }
@@ -1176,8 +1166,7 @@ fn a_backlog_that_swings_makes_no_files() {
 fn what_a_checkpoint_names_stays_until_a_synced_one_does_not() {
     let mut world = World::new(small_options());
     world.must_append(500);
-    world.write_checkpoint(Durable::Yes);
-    world.pump(10);
+    world.record(Durable::Yes);
     while world.log.stats().segments < 2 {
         world.must_append(500);
     }
@@ -1185,28 +1174,18 @@ fn what_a_checkpoint_names_stays_until_a_synced_one_does_not() {
     for seq in sealed.start.0..sealed.end.0 {
         world.finish(Seq(seq));
     }
-    assert_eq!(
-        world.log.stats().segments,
-        2,
-        "the synced checkpoint still names it"
-    );
-    world.write_checkpoint(Durable::No);
-    world.pump(10);
-    assert_eq!(
-        world.log.stats().segments,
-        2,
-        "one that may be lost frees nothing"
-    );
-    world.write_checkpoint(Durable::Yes);
-    world.pump(10);
-    assert_eq!(world.log.stats().segments, 1);
+    let count = |world: &World| world.log.stats().segments;
+    assert_eq!(count(&world), 2, "the synced checkpoint still names it");
+    world.record(Durable::No);
+    assert_eq!(count(&world), 2, "one that may be lost frees nothing");
+    world.record(Durable::Yes);
+    assert_eq!(count(&world), 1);
 }
 
 #[test]
 fn a_full_disk_refuses_at_once_and_room_comes_back() {
     let mut world = World::new(small_options());
-    world.must_append(100);
-    world.pump(10);
+    world.fill(1, 100);
     world.files.limit(Some(world.files.bytes()));
     let error = loop {
         match world.append(500, 0) {
@@ -1249,8 +1228,7 @@ fn grown_world(room: u64) -> World {
     let mut world = World::new(growing_options());
     let is_grown = |tail: &Segment| tail.head.bytes == 65_536;
     while !world.log.tail().is_some_and(is_grown) {
-        world.must_append(100);
-        world.pump(10);
+        world.fill(1, 100);
     }
     world.files.limit(Some(world.files.bytes() + room));
     world
@@ -1263,8 +1241,7 @@ fn a_disk_is_full_only_if_the_smallest_segment_finds_no_room() {
     let mut world = grown_world(4096);
     let is_small = |tail: &Segment| tail.head.bytes == 4096;
     while !world.log.tail().is_some_and(is_small) {
-        world.must_append(100);
-        world.pump(10);
+        world.fill(1, 100);
         let is_told = world.told(|notice| matches!(notice, Notice::RoomRefused { .. }));
         assert!(!is_told && world.log.health().is_none() && !world.log.is_disk_full());
     }
@@ -1300,8 +1277,7 @@ fn a_disk_without_room_for_a_large_segment_is_asked_for_small_ones_for_a_while()
 #[test]
 fn a_batch_without_room_keeps_out_no_smaller_message() {
     let mut world = World::new(small_options());
-    world.must_append(1000);
-    world.pump(10);
+    world.fill(1, 1000);
     world.files.limit(Some(world.files.bytes() + 20_000));
     assert_eq!(world.append(60_000, 0), Err(AppendError::WouldBlock));
     world.pump(10);
@@ -1320,8 +1296,7 @@ fn a_batch_without_room_keeps_out_no_smaller_message() {
 #[test]
 fn a_shortage_is_one_until_the_refused_size_fits() {
     let mut world = World::new(small_options());
-    world.must_append(1000);
-    world.pump(10);
+    world.fill(1, 1000);
     world.files.limit(Some(world.files.bytes() + 20_000));
     let is_new = |notice: &Notice| matches!(notice, Notice::RoomRefused { is_new: true, .. });
     let is_told = |notice: &Notice| matches!(notice, Notice::RoomRefused { .. });
@@ -1341,10 +1316,8 @@ fn a_shortage_is_one_until_the_refused_size_fits() {
         }
         world.step_time(100);
         told.append(&mut world.notices);
-        assert!(
-            world.log.is_disk_full() && world.log.health().is_some(),
-            "{round}"
-        );
+        assert!(world.log.is_disk_full(), "{round}");
+        assert!(world.log.health().is_some(), "{round}");
     }
     assert!(batches >= 45, "{batches} refused at once");
     assert_eq!(told.iter().filter(|notice| is_new(notice)).count(), 1);
@@ -1365,8 +1338,7 @@ fn a_shortage_is_one_until_the_refused_size_fits() {
 #[test]
 fn a_refused_size_that_fits_again_is_taken_before_the_largest_one_fits() {
     let mut world = World::new(small_options());
-    world.must_append(1000);
-    world.pump(10);
+    world.fill(1, 1000);
     world.files.limit(Some(world.files.bytes() + 4096));
     for bytes in [60_000, 10_000] {
         for _ in 0..3 {
@@ -1393,8 +1365,7 @@ fn a_refused_size_that_fits_again_is_taken_before_the_largest_one_fits() {
 fn a_shortage_ends_with_a_free_segment_of_its_own() {
     let mut world = World::new(small_options());
     while world.log.stats().segments < 3 {
-        world.must_append(500);
-        world.pump(10);
+        world.fill(1, 500);
     }
     world.files.limit(Some(world.files.bytes()));
     while let Ok(_) | Err(AppendError::WouldBlock) = world.append(500, 0) {
@@ -1420,8 +1391,7 @@ fn a_retry_keeps_what_is_in_stock() {
     world.files.limit(None);
     let has_spare = |log: &Log| log.stats().mappings > log.stats().segments;
     while !has_spare(&world.log) {
-        world.must_append(100);
-        world.pump(10);
+        world.fill(1, 100);
     }
     let before = world.log.stats();
     world.files.limit(Some(world.files.bytes() + 4096));
@@ -1437,21 +1407,16 @@ fn a_failed_sync_is_final() {
     let mut world = World::new(small_options());
     world.must_append(100);
     world.files.fail_next(Call::Sync, ErrorKind::Other);
-    world.log.sync_now();
-    world.pump(10);
+    world.sync();
     assert_eq!(world.files.fail_count(), 1);
     assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
-    assert!(matches!(
-        world.append(100, 0),
-        Err(AppendError::Poisoned(_))
-    ));
+    assert!(world.is_poisoned());
     assert!(!world.log.is_synced());
     assert!(world.log.stats().health.is_some());
     world.log.sync_now();
     world.step_time(10_000);
     assert!(!world.told(|notice| matches!(notice, Notice::Synced(_) | Notice::SyncFailed(_))));
-    world.write_checkpoint(Durable::Yes);
-    world.pump(10);
+    world.record(Durable::Yes);
     assert!(world.told(|notice| matches!(notice, Notice::Checkpointed { synced: false, .. })));
     let range = world.owed_run(0).unwrap();
     assert!(world.take(range, 1, 1).is_some(), "reads go on");
@@ -1463,13 +1428,9 @@ fn a_failed_directory_sync_and_a_failed_checkpoint_sync_are_final_too() {
         let mut world = World::new(small_options());
         world.must_append(100);
         world.files.fail_next(call, ErrorKind::Other);
-        world.write_checkpoint(Durable::Yes);
-        world.pump(10);
+        world.record(Durable::Yes);
         assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
-        assert!(matches!(
-            world.append(100, 0),
-            Err(AppendError::Poisoned(_))
-        ));
+        assert!(world.is_poisoned());
     }
 }
 
@@ -1477,18 +1438,12 @@ fn a_failed_directory_sync_and_a_failed_checkpoint_sync_are_final_too() {
 #[test]
 fn a_sync_that_cannot_open_its_files_is_tried_again() {
     let mut world = World::new(small_options());
-    world.must_append(100);
-    world.pump(10);
+    world.fill(1, 100);
     world.files.fail_next(Call::Open, libc::EMFILE);
-    world.log.sync_now();
-    world.pump(10);
+    world.sync();
     assert_eq!(world.files.fail_count(), 1);
-    assert_eq!(
-        world.notices.pop(),
-        Some(Notice::SyncDelayed(
-            "cannot open /data/orders.log/000000000001.segment: too many open files".into()
-        ))
-    );
+    let text = "cannot open /data/orders.log/000000000001.segment: too many open files";
+    assert_eq!(world.notices.pop(), Some(Notice::SyncDelayed(text.into())));
     // Not before its time, whoever asks, and silently if it fails again.
     world.files.fail_next(Call::Open, libc::EMFILE);
     world.log.sync_now();
@@ -1503,10 +1458,8 @@ fn a_sync_that_cannot_open_its_files_is_tried_again() {
     world.step_time(250);
     assert!(world.told(|notice| matches!(notice, Notice::Synced(_))));
     assert!(world.log.is_synced());
-    assert_eq!(
-        (world.log.stats().health, world.log.delayed_syncs()),
-        (None, 0)
-    );
+    let (health, delayed) = (world.log.stats().health, world.log.delayed_syncs());
+    assert_eq!((health, delayed), (None, 0));
     world.reopen(Crash::Power { seed: 3 });
     assert_eq!(world.owed.len(), 2);
 }
@@ -1543,16 +1496,12 @@ fn a_sync_that_may_not_open_its_files_is_final() {
         let mut world = World::new(small_options());
         world.must_append(100);
         world.files.fail_nth_of(Call::Open, nth, code);
-        world.log.sync_now();
-        world.pump(10);
+        world.sync();
         assert_eq!(world.files.fail_count(), 1);
-        assert!(
-            world.told(|notice| matches!(notice, Notice::SyncFailed(_))),
-            "{code} {nth}"
-        );
+        let is_told = world.told(|notice| matches!(notice, Notice::SyncFailed(_)));
+        assert!(is_told, "{code} {nth}");
         assert!(world.log.health().is_some());
-        let error = world.append(100, 0);
-        assert!(matches!(error, Err(AppendError::Poisoned(_))));
+        assert!(world.is_poisoned());
     }
 }
 
@@ -1566,11 +1515,9 @@ fn a_checkpoint_that_may_not_be_written_is_final() {
         (libc::EMFILE, false),
     ] {
         let mut world = World::new(small_options());
-        world.must_append(100);
-        world.pump(10);
+        world.fill(1, 100);
         world.files.fail_next(Call::Write, code);
-        world.write_checkpoint(Durable::No);
-        world.pump(10);
+        world.record(Durable::No);
         assert_eq!(world.files.fail_count(), 1);
         assert!(world.told(|notice| matches!(notice, Notice::CheckpointFailed { .. })));
         assert_eq!(world.append(100, 0).is_err(), is_final, "{code}");
@@ -1589,22 +1536,16 @@ fn a_change_is_durable_within_the_sync_timeout() {
         // The first change is synced in time, however many others come.
         for _ in 0..count {
             assert!(!world.log.checkpoint_due(world.mono));
-            world.write_checkpoint(Durable::No);
-            world.pump(10);
+            world.record(Durable::No);
             world.step_time(2000 / count);
         }
         assert!(!world.told(is_synced));
         assert_eq!(world.log.next_timeout(), Some(world.mono));
         // A change that comes when the sync is due does not put it off.
         let durable = [Durable::No, Durable::IfNeeded][usize::from(count == 1)];
-        world.write_checkpoint(durable);
-        world.pump(10);
+        world.record(durable);
         assert!(world.told(is_synced), "{count} changes");
-        assert!(
-            !world
-                .log
-                .checkpoint_due(world.mono + Duration::from_secs(3600))
-        );
+        assert!(!world.is_due_in(3600));
     }
 }
 
@@ -1624,11 +1565,7 @@ fn a_backlog_that_was_synced_after_the_last_change_gets_into_a_checkpoint() {
     assert!(world.log.is_synced());
     // Once in --sync-timeout at most.
     assert!(!world.log.checkpoint_due(world.mono));
-    assert!(
-        world
-            .log
-            .checkpoint_due(world.mono + Duration::from_secs(2))
-    );
+    assert!(world.is_due_in(2));
 }
 
 /// A process that is killed again and again soon after its start, each time with some more messages.
@@ -1665,21 +1602,14 @@ fn a_crash_loop_reads_what_was_synced_once() {
 fn a_change_that_changes_nothing_costs_no_sync() {
     let is_synced = |notice: &Notice| matches!(notice, Notice::Checkpointed { synced: true, .. });
     let mut world = World::new(small_options());
-    world.write_checkpoint(Durable::Yes);
-    world.pump(10);
+    world.record(Durable::Yes);
     assert!(world.told(is_synced));
-    world.write_checkpoint(Durable::No);
-    world.pump(10);
+    world.record(Durable::No);
     world.step_time(2000);
     assert!(world.log.checkpoint_due(world.mono));
-    world.write_checkpoint(Durable::IfNeeded);
-    world.pump(10);
+    world.record(Durable::IfNeeded);
     assert!(!world.told(is_synced));
-    assert!(
-        !world
-            .log
-            .checkpoint_due(world.mono + Duration::from_secs(3600))
-    );
+    assert!(!world.is_due_in(3600));
 }
 
 /// A change and its reversal leave two records behind. The kernel may have written only the first one when the power
@@ -1732,10 +1662,8 @@ fn a_start_makes_the_found_changes_durable() {
     let deadline = Duration::from_secs(3600);
     for (durable, is_due) in [(Durable::No, true), (Durable::Yes, false)] {
         let mut world = World::new(small_options());
-        world.write_checkpoint(Durable::Yes);
-        world.pump(10);
-        world.write_checkpoint(durable);
-        world.pump(10);
+        world.record(Durable::Yes);
+        world.record(durable);
         let recovered = world.crash(Crash::Process);
         assert_eq!(recovered.log.checkpoint_due(deadline), is_due);
     }
@@ -1755,8 +1683,7 @@ fn what_failed_waits_before_it_is_tried_again() {
         };
         let mut world = World::new(options);
         world.step_time(100_000);
-        world.must_append(100);
-        world.pump(10);
+        world.fill(1, 100);
         world.files.fail_next(Call::Write, ErrorKind::StorageFull);
         if is_urgent {
             world.log.make_checkpoint_due_at_once();
@@ -1778,25 +1705,20 @@ fn what_failed_waits_before_it_is_tried_again() {
 fn a_log_that_is_refused_and_poisoned_has_nothing_to_try_again() {
     let mut world = World::new(small_options());
     world.step_time(100_000);
-    world.must_append(100);
-    world.pump(10);
+    world.fill(1, 100);
     world.files.limit(Some(0));
     while world.append(1000, 0).is_ok() {}
     world.pump(10);
     assert!(world.told(|notice| matches!(notice, Notice::RoomRefused { .. })));
     world.files.fail_next(Call::Sync, ErrorKind::Other);
-    world.log.sync_now();
-    world.pump(10);
+    world.sync();
     assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
     world.write_checkpoint(Durable::No);
     for _ in 0..10 {
         world.step_time(1000);
         let next = world.log.next_timeout();
-        assert!(
-            next.is_none_or(|at| at > world.mono),
-            "{next:?} at {:?}",
-            world.mono
-        );
+        let mono = world.mono;
+        assert!(next.is_none_or(|at| at > mono), "{next:?} at {mono:?}");
     }
 }
 
@@ -1805,8 +1727,7 @@ fn a_checkpoint_that_cannot_be_opened_is_due_again() {
     // The file of the checkpoint, the directory of the log, the data path.
     for nth in [1, 2, 3] {
         let mut world = World::new(small_options());
-        world.must_append(100);
-        world.pump(10);
+        world.fill(1, 100);
         let number = world.write_checkpoint(Durable::Yes);
         world.files.fail_nth_of(Call::Open, nth, libc::EMFILE);
         world.pump(10);
@@ -1815,13 +1736,8 @@ fn a_checkpoint_that_cannot_be_opened_is_due_again() {
         assert!(world.told(failed), "{nth}");
         assert_eq!(world.log.stats().health, None);
         assert!(!world.log.checkpoint_due(world.mono));
-        assert!(
-            world
-                .log
-                .checkpoint_due(world.mono + Duration::from_secs(2))
-        );
-        world.write_checkpoint(Durable::Yes);
-        world.pump(10);
+        assert!(world.is_due_in(2));
+        world.record(Durable::Yes);
         assert!(world.told(|notice| matches!(notice, Notice::Checkpointed { synced: true, .. })));
         world.append(100, 0).unwrap();
     }
@@ -1830,30 +1746,21 @@ fn a_checkpoint_that_cannot_be_opened_is_due_again() {
 #[test]
 fn a_directory_that_is_gone_is_a_failed_sync() {
     let mut world = World::new(small_options());
-    world.must_append(100);
-    world.pump(10);
+    world.fill(1, 100);
     let path = log_path(&data_path(), TOPIC);
     world
         .files
         .rename(&path, &data_path().join("elsewhere"))
         .unwrap();
-    world.log.sync_now();
-    world.pump(10);
+    world.sync();
     assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
 }
 
 /// A segment that may not be read for a moment was taken for one that its device had lost.
 #[test]
 fn a_rescue_without_descriptors_is_tried_again() {
-    let mut options = small_options();
-    options.resident_messages = 0;
-    let mut world = World::new(options);
-    for _ in 0..100 {
-        world.must_append(500);
-        world.pump(10);
-    }
-    let range = world.log.sealed()[1].range();
-    assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
+    let (mut world, range) = world_with_a_cold_segment();
+    assert_eq!(world.take_ten(range), Taken::Loading);
     // The peek.
     world.pump(1);
     world.files.fail_next(Call::Load, ErrorKind::UnexpectedEof);
@@ -1872,13 +1779,9 @@ fn a_rescue_without_descriptors_is_tried_again() {
 #[test]
 fn a_poisoned_log_checks_what_it_serves() {
     let mut world = World::new(small_options());
-    for _ in 0..12 {
-        world.must_append(500);
-        world.pump(10);
-    }
+    world.fill(12, 500);
     world.files.fail_next(Call::Sync, ErrorKind::Other);
-    world.log.sync_now();
-    world.pump(10);
+    world.sync();
     assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
     let range = world.owed_run(0).unwrap();
     let has_some_of_it = |segment: &Segment| !segment.range().intersection(&range).is_empty();
@@ -1909,8 +1812,7 @@ fn a_poisoned_log_checks_what_it_serves() {
     }
     assert_eq!(damaged, lost.map(SeqRange::one));
     assert_eq!(world.log.stats().damaged_count, 2);
-    world.write_checkpoint(Durable::No);
-    world.pump(10);
+    world.record(Durable::No);
     let reports = world.notices.iter();
     let reports = reports.filter(|notice| matches!(notice, Notice::Damage(_)));
     assert_eq!(reports.count(), 2);
@@ -1920,10 +1822,7 @@ fn a_poisoned_log_checks_what_it_serves() {
 #[test]
 fn a_copy_of_a_run_begins_where_the_socket_stopped_and_is_checked() {
     let mut world = World::new(small_options());
-    for _ in 0..3 {
-        world.must_append(50);
-        world.pump(10);
-    }
+    world.fill(3, 50);
     let range = world.owed_run(0).unwrap();
     let run = world.take(range, 3, u32::MAX).unwrap();
     assert_eq!(run.count, 3);
@@ -1954,22 +1853,13 @@ fn what_a_failed_sync_left_in_the_cache_is_written_again() {
         let mut options = small_options();
         options.resident_messages = if seed % 2 == 0 { 0 } else { 1000 };
         let mut world = World::new(options);
-        for _ in 0..10 {
-            world.must_append(500);
-            world.pump(10);
-        }
-        world.log.sync_now();
-        world.pump(10);
-        world.write_checkpoint(Durable::Yes);
-        world.pump(10);
-        for _ in 0..20 {
-            world.must_append(500);
-            world.pump(10);
-        }
+        world.fill(10, 500);
+        world.sync();
+        world.record(Durable::Yes);
+        world.fill(20, 500);
         world.files.fail_write_back(seed);
         world.files.fail_next(Call::Sync, ErrorKind::Other);
-        world.log.sync_now();
-        world.pump(10);
+        world.sync();
         assert!(world.log.stats().health.is_some());
         world.reopen(Crash::Process);
         if seed % 3 == 0 {
@@ -1983,8 +1873,7 @@ fn what_a_failed_sync_left_in_the_cache_is_written_again() {
         world.log.sync_now();
         world.pump(100);
         if world.log.is_synced() {
-            world.write_checkpoint(Durable::Yes);
-            world.pump(10);
+            world.record(Durable::Yes);
         }
         world.reopen(Crash::Power { seed });
         world.drain();
@@ -1994,43 +1883,42 @@ fn what_a_failed_sync_left_in_the_cache_is_written_again() {
 /// Direct I/O names the block layer's errors, and none of them was taken for the device's: the load was
 /// tried again for ever, and the channel stood still.
 #[test]
-fn a_bad_sector_of_a_cold_segment_costs_one_message() {
-    for code in [
+fn damage_of_a_cold_segment_costs_one_message() {
+    // A changed byte, and sectors that the device cannot read.
+    let causes = [
+        0,
         libc::EIO,
         libc::ENODATA,
         libc::EREMOTEIO,
         libc::EILSEQ,
         libc::ETIMEDOUT,
-    ] {
-        let mut options = small_options();
-        options.resident_messages = 0;
-        options.segment_bytes_min = 32 << 10;
-        options.segment_bytes_steady = 32 << 10;
-        options.segment_bytes_max = 32 << 10;
-        let mut world = World::new(options);
-        for _ in 0..20 {
-            world.must_append(9000);
-            world.pump(10);
-        }
+    ];
+    for code in causes {
+        let mut world = World::new(LogOptions {
+            segment_bytes_min: 32 << 10,
+            segment_bytes_steady: 32 << 10,
+            segment_bytes_max: 32 << 10,
+            ..cold_options()
+        });
+        world.fill(20, 9000);
         let segment = &world.log.sealed()[1];
-        let (range, number) = (segment.range(), segment.number);
-        let path = log_path(&data_path(), TOPIC).join(segment_file(number));
+        assert!(!segment.is_in_memory());
+        let (range, path) = (segment.range(), file(segment.number));
         // In the middle of the second message.
-        world.files.spoil(&path, 14_000, code);
-        assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
+        match code {
+            0 => world.files.damage(&path, 14_000, 1),
+            code => world.files.spoil(&path, 14_000, code),
+        }
+        assert_eq!(world.take_ten(range), Taken::Loading);
         world.pump(10);
-        assert!(
-            world.told(|notice| *notice == Notice::Loaded(range)),
-            "{code}"
-        );
+        assert!(world.notices.contains(&Notice::Loaded(range)), "{code}");
+        assert!(world.told(|notice| matches!(notice, Notice::Damage(_))));
         assert_eq!(world.log.stats().damaged_count, 1);
-        assert_eq!(
-            world.take(range, 10, u32::MAX).map(|run| run.count),
-            Some(1)
-        );
-        let rest = SeqRange::new(Seq(range.start.0 + 1), range.end);
+        let run = world.take(range, 10, u32::MAX).unwrap();
+        assert_eq!(run.count, 1, "up to the damaged one");
+        let rest = SeqRange::new(range.start.offset(1), range.end);
         let lost = SeqRange::one(rest.start);
-        assert_eq!(world.log.take_run(rest, 10, u32::MAX), Taken::Damaged(lost));
+        assert_eq!(world.take_ten(rest), Taken::Damaged(lost));
         let rest = SeqRange::new(lost.end, range.end);
         assert!(world.take(rest, 10, u32::MAX).is_some());
     }
@@ -2039,8 +1927,7 @@ fn a_bad_sector_of_a_cold_segment_costs_one_message() {
 #[test]
 fn syncs_are_grouped() {
     let mut world = World::new(small_options());
-    world.must_append(10);
-    world.pump(10);
+    world.fill(1, 10);
     world.log.sync_now();
     let request = world.log.next_request();
     let Some(Request::Sync(SyncJob {
@@ -2058,14 +1945,7 @@ fn syncs_are_grouped() {
     world.log.sync_now();
     world.log.sync_now();
     assert!(world.log.next_request().is_none(), "one at a time");
-    world.log.handle_reply(
-        world.mono,
-        Reply::Synced {
-            upto,
-            result: Ok(()),
-        },
-        &mut world.notices,
-    );
+    world.end_sync(upto);
     let request = world.log.next_request();
     let Some(Request::Sync(SyncJob {
         names: false, upto, ..
@@ -2074,14 +1954,7 @@ fn syncs_are_grouped() {
         panic!("{request:?}")
     };
     assert_eq!(upto, world.log.next_seq());
-    world.log.handle_reply(
-        world.mono,
-        Reply::Synced {
-            upto,
-            result: Ok(()),
-        },
-        &mut world.notices,
-    );
+    world.end_sync(upto);
     assert!(world.log.is_synced());
     assert!(world.log.next_request().is_none());
 }
@@ -2096,11 +1969,9 @@ fn the_name_of_a_file_becomes_durable_although_the_first_attempt_is_delayed() {
     };
     for is_checkpoint in [false, true] {
         let mut world = World::new(small_options());
-        world.must_append(10);
-        world.pump(10);
+        world.fill(1, 10);
         world.log.sync_now();
-        world.write_checkpoint(Durable::Yes);
-        world.pump(10);
+        world.record(Durable::Yes);
         world.log.write_topic_file(Box::new(NoKeys));
         world.pump(10);
         assert!(world.told(|it| matches!(it, Notice::TopicFileWritten(Ok(())))));
@@ -2129,9 +2000,7 @@ fn the_name_of_a_file_becomes_durable_although_the_first_attempt_is_delayed() {
                     other => panic!("{other:?}"),
                 };
                 has_names |= names;
-                world
-                    .log
-                    .handle_reply(world.mono, reply, &mut world.notices);
+                world.reply(reply);
             }
             assert_eq!(has_names, attempt < 2, "attempt {attempt}");
             if attempt == 1 && !is_checkpoint {
@@ -2148,8 +2017,7 @@ fn what_is_published_together_is_synced_together() {
         segment_bytes_min: 65_536,
         ..small_options()
     });
-    world.must_append(10);
-    world.pump(10);
+    world.fill(1, 10);
     let publish = |world: &mut World, count: u32| {
         for _ in 0..count {
             world.append(10, 0).unwrap();
@@ -2164,9 +2032,7 @@ fn what_is_published_together_is_synced_together() {
     let ended = |world: &mut World, upto| {
         let result = Ok(());
         let reply = Reply::Synced { upto, result };
-        world
-            .log
-            .handle_reply(world.mono, reply, &mut world.notices);
+        world.reply(reply);
     };
     publish(&mut world, 5);
     let upto = started(&mut world).expect("at once");
@@ -2199,28 +2065,16 @@ fn a_sync_starts_by_count_and_by_time() {
         segment_bytes_min: 65_536,
         ..small_options()
     });
-    world.must_append(10);
-    world.pump(10);
-    assert_eq!(
-        world.log.next_timeout(),
-        Some(world.mono + Duration::from_secs(2))
-    );
+    world.fill(1, 10);
+    let due = Some(world.mono + Duration::from_secs(2));
+    assert_eq!(world.log.next_timeout(), due);
     for _ in 0..19 {
         world.append(10, 0).unwrap();
     }
-    assert!(
-        matches!(world.log.next_request(), Some(Request::Sync(_))),
-        "by count"
-    );
+    let by_count = world.log.next_request();
+    assert!(matches!(by_count, Some(Request::Sync(_))));
     let upto = world.log.next_seq();
-    world.log.handle_reply(
-        world.mono,
-        Reply::Synced {
-            upto,
-            result: Ok(()),
-        },
-        &mut world.notices,
-    );
+    world.end_sync(upto);
     for _ in 0..20 {
         world.append(10, 0).unwrap();
     }
@@ -2253,79 +2107,31 @@ fn an_idle_topic_gives_its_memory_back() {
         world.step_time(1000);
     }
     assert_eq!(used(&world), (0, 0, 0));
-    assert!(
-        world.log.next_timeout().is_none_or(|at| at > world.mono),
-        "it would spin"
-    );
+    let next = world.log.next_timeout();
+    assert!(next.is_none_or(|at| at > world.mono), "it would spin");
     world.must_append(10);
     world.reopen(Crash::Process);
     assert_eq!(world.owed.len(), 1);
 }
 
 #[test]
-fn cold_segments_come_back_checked() {
-    let mut options = small_options();
-    options.resident_messages = 0;
-    let mut world = World::new(options);
-    for _ in 0..100 {
-        world.must_append(500);
-        world.pump(10);
-    }
-    let stats = world.log.stats();
-    assert!(stats.cold_segments > 2, "{stats:?}");
-    let segment = &world.log.sealed()[1];
-    assert!(!segment.is_in_memory());
-    let (number, base) = (segment.number, segment.head.base);
-    let path = log_path(&data_path(), TOPIC).join(segment_file(number));
-    world.files.damage(&path, 700, 1);
-    let range = segment.range();
-    assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
-    world.pump(10);
-    assert!(world.told(|notice| matches!(notice, Notice::Damage(_))));
-    assert_eq!(world.log.stats().damaged_count, 1);
-    let run = world.take(range, 10, u32::MAX).unwrap();
-    assert_eq!(run.count, 1, "up to the damaged one");
-    let rest = SeqRange::new(Seq(base.0 + 1), range.end);
-    let damaged = SeqRange::one(rest.start);
-    assert_eq!(
-        world.log.take_run(rest, 10, u32::MAX),
-        Taken::Damaged(damaged)
-    );
-    assert!(
-        world
-            .take(SeqRange::new(Seq(base.0 + 2), range.end), 10, u32::MAX)
-            .is_some()
-    );
-}
-
-#[test]
 fn a_file_that_is_gone_is_damage_and_a_failing_load_is_tried_again() {
-    let mut options = small_options();
-    options.resident_messages = 0;
-    let mut world = World::new(options);
-    for _ in 0..100 {
-        world.must_append(500);
-        world.pump(10);
-    }
-    let range = world.log.sealed()[1].range();
+    let (mut world, range) = world_with_a_cold_segment();
     world.files.fail_next(Call::Load, ErrorKind::OutOfMemory);
-    assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
+    assert_eq!(world.take_ten(range), Taken::Loading);
     world.pump(10);
     assert!(world.told(|notice| matches!(notice, Notice::LoadFailed(..))));
     // The peek has read the first message already.
     let rest = SeqRange::new(range.start.offset(1), range.end);
-    assert_eq!(world.log.take_run(rest, 10, u32::MAX), Taken::Loading);
+    assert_eq!(world.take_ten(rest), Taken::Loading);
     world.step_time(300);
     assert!(world.told(|notice| *notice == Notice::Loaded(range)));
     assert!(world.take(rest, 10, u32::MAX).is_some());
     let range = world.log.sealed()[3].range();
     world.files.fail_next(Call::Load, ErrorKind::NotFound);
-    assert_eq!(world.log.take_run(range, 10, u32::MAX), Taken::Loading);
+    assert_eq!(world.take_ten(range), Taken::Loading);
     world.pump(10);
-    assert_eq!(
-        world.log.take_run(range, 10, u32::MAX),
-        Taken::Damaged(range)
-    );
+    assert_eq!(world.take_ten(range), Taken::Damaged(range));
     assert_eq!(world.log.stats().damaged_count, range.len());
     world.log.release_range(range);
     world.log.check();
@@ -2339,10 +2145,7 @@ fn world_with_a_cold_segment() -> (World, SeqRange) {
 fn world_with_a_cold_segment_of(mut options: LogOptions) -> (World, SeqRange) {
     options.resident_messages = 0;
     let mut world = World::new(options);
-    for _ in 0..100 {
-        world.must_append(500);
-        world.pump(10);
-    }
+    world.fill(100, 500);
     let segment = &world.log.sealed()[1];
     assert!(!segment.is_in_memory() && segment.count > 2);
     let range = segment.range();
@@ -2368,10 +2171,8 @@ fn a_reader_gets_the_message_that_it_waits_for_before_the_segment_is_loaded() {
     world.frames_are_right(&run);
     world.log.unpin(run.first);
     assert!(world.take(rest, 10, u32::MAX).is_some());
-    assert!(
-        world.take(range, 10, u32::MAX).is_some(),
-        "what came before it"
-    );
+    let before = world.take(range, 10, u32::MAX);
+    assert!(before.is_some(), "what came before it");
 }
 
 #[test]
@@ -2382,8 +2183,7 @@ fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
         world.pump(1);
         let run = world.take(range, 10, u32::MAX).unwrap();
         world.log.pin(run.first);
-        let number = world.log.segment_of(range.start).unwrap().number;
-        let path = log_path(&data_path(), TOPIC).join(segment_file(number));
+        let path = file(world.log.segment_of(range.start).unwrap().number);
         if is_gone {
             world.files.remove(&path).unwrap();
         } else {
@@ -2399,10 +2199,7 @@ fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
         } else {
             SeqRange::one(range.start)
         };
-        assert_eq!(
-            world.log.take_run(range, 10, u32::MAX),
-            Taken::Damaged(lost)
-        );
+        assert_eq!(world.take_ten(range), Taken::Damaged(lost));
         assert_eq!(world.log.stats().damaged_count, lost.len());
     }
 }
@@ -2420,8 +2217,7 @@ fn a_load_that_finds_damage_behind_the_piece_ends_while_a_socket_write_points_in
         let run = world.take(range, 10, u32::MAX).unwrap();
         assert_eq!(run.count, 1, "a 64th of the segment");
         world.log.pin(run.first);
-        let number = world.log.segment_of(range.start).unwrap().number;
-        let path = log_path(&data_path(), TOPIC).join(segment_file(number));
+        let path = file(world.log.segment_of(range.start).unwrap().number);
         // The piece is in the first page, and the slots are in the last one.
         if is_unreadable {
             world.files.spoil(&path, middle, libc::EIO);
@@ -2443,18 +2239,14 @@ fn a_load_that_finds_damage_behind_the_piece_ends_while_a_socket_write_points_in
 #[test]
 fn a_message_that_is_not_whole_waits_for_the_load() {
     let (mut world, range) = world_with_a_cold_segment();
-    let number = world.log.segment_of(range.start).unwrap().number;
-    let path = log_path(&data_path(), TOPIC).join(segment_file(number));
+    let path = file(world.log.segment_of(range.start).unwrap().number);
     world.files.damage(&path, 200, 1);
     assert_eq!(world.take(range, 10, u32::MAX), None);
     world.pump(1);
     assert_eq!(world.take(range, 10, u32::MAX), None);
     world.pump(10);
     let lost = SeqRange::one(range.start);
-    assert_eq!(
-        world.log.take_run(range, 10, u32::MAX),
-        Taken::Damaged(lost)
-    );
+    assert_eq!(world.take_ten(range), Taken::Damaged(lost));
 }
 
 #[test]
@@ -2518,22 +2310,19 @@ fn messages_nobody_deferred_are_not_and_deadlines_survive() {
 fn a_new_message_is_never_lost_between_two_checkpoints_that_are_not_synced() {
     let mut world = World::new(small_options());
     world.must_append(10);
-    world.write_checkpoint(Durable::Yes);
-    world.pump(10);
-    let mut slots = BTreeSet::new();
+    world.record(Durable::Yes);
+    let mut places = BTreeSet::new();
     for _ in 0..6 {
         world.must_append(10);
         world.write_checkpoint(Durable::No);
         let request = world.log.next_request().unwrap();
-        if let Request::WriteCheckpoint(CheckpointJob { slot, .. }) = &request {
-            slots.insert(*slot);
+        if let Request::WriteCheckpoint(CheckpointJob { place, .. }) = &request {
+            places.insert(*place);
         }
         let reply = world.keeper.handle(TOPIC, request).unwrap();
-        world
-            .log
-            .handle_reply(world.mono, reply, &mut world.notices);
+        world.reply(reply);
     }
-    assert_eq!(slots.len(), 2, "the synced one is never overwritten");
+    assert_eq!(places.len(), 2, "the synced one is never overwritten");
     let recovered = world.crash(Crash::Process);
     assert_eq!(recovered.checkpoint.unwrap().number, 7);
 }

@@ -3,7 +3,6 @@
 
 use std::path::Path;
 
-use diskq_log::checkpoint::Stamp;
 use diskq_log::segment::{
     FRAMES_AT, Head, NewFrame, PAGE_BYTES, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame,
     write_head, write_seal,
@@ -11,19 +10,17 @@ use diskq_log::segment::{
 use diskq_log::slot::SLOT_BYTES;
 use diskq_log::{
     Checkpoint, CheckpointDraft, Log, LogOptions, SegmentNumber, SlotKind, next_generation,
-    segment_file,
 };
 use wire::id::{MessageId, Seq};
 
 use crate::error::{Attempt, DiskError};
 use crate::files::Files;
-use crate::keeper::{LogDirectory, log_path};
+use crate::keeper::LogDirectory;
 
 /// Writes the log of one topic below a directory. Nothing is durable until the caller syncs.
 pub struct LogWriter<'a, F> {
     files: &'a F,
-    directory: &'a Path,
-    topic: &'a str,
+    log: LogDirectory<'a, F>,
     node: u16,
     generations: u64,
     next: Seq,
@@ -43,15 +40,14 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     pub fn behind(
         log: &Log,
         files: &'a F,
-        directory: &'a Path,
-        topic: &'a str,
+        directory: &Path,
+        topic: &str,
         options: &LogOptions,
     ) -> LogWriter<'a, F> {
         let (next_number, checkpoint_number) = log.next_numbers();
         LogWriter {
             files,
-            directory,
-            topic,
+            log: LogDirectory::new(files, directory, topic),
             node: options.node,
             generations: options.process_seed,
             next: log.next_seq(),
@@ -102,18 +98,15 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
     /// The last segment or the checkpoint could not be written.
     pub fn finish(mut self, checkpoint: &Checkpoint) -> Result<(), DiskError> {
         self.flush()?;
-        let number = self.checkpoint_number;
-        let mut draft = CheckpointDraft::from(checkpoint);
-        draft.stamp = Stamp {
+        let draft = CheckpointDraft {
             synced: self.next,
             next: self.next,
-            number,
-            sync: true,
+            number: self.checkpoint_number,
+            ..CheckpointDraft::from(checkpoint)
         };
-        let log = LogDirectory::new(self.files, self.directory, self.topic);
-        let encoded = log.complete().and_then(|()| draft.encode());
-        let written = encoded.and_then(|bytes| log.write_slot(0, &bytes));
-        written.in_attempt("write", &log.checkpoint_path())
+        let encoded = self.log.complete().and_then(|()| draft.encode(true));
+        let written = encoded.and_then(|bytes| self.log.write_place(0, &bytes));
+        written.in_attempt("write", &self.log.checkpoint_path())
     }
 
     fn start_segment(&mut self, needed: u64) -> Result<(), DiskError> {
@@ -156,9 +149,8 @@ impl<'a, F: Files + Clone> LogWriter<'a, F> {
         let image = &mut self.image[..bytes];
         write_head(image, &self.head);
         write_seal(image, &self.head, &seal);
-        let log = log_path(self.directory, self.topic);
-        let path = log.join(segment_file(self.next_number));
-        self.files.create_dir(&log).in_attempt("make", &log)?;
+        let (log, path) = (self.log.path(), self.log.segment_path(self.next_number));
+        self.files.create_dir(log).in_attempt("make", log)?;
         self.files
             .write_at(&path, 0, image)
             .in_attempt("write", &path)?;

@@ -53,23 +53,16 @@ impl Lent {
     }
 }
 
-/// The bytes of a file, in the page cache: a shared and writable mapping. Dropping it unmaps the file.
-#[derive(Debug)]
-pub(crate) struct Mapping(MmapRaw);
-
-impl Mapping {
-    /// Lends the mapping, until [`take_back`].
-    pub(crate) fn lend(self) -> Memory {
-        let Mapping(pages) = self;
-        let (start, length) = (pages.as_mut_ptr(), pages.len());
-        LENT.lock()
-            .insert(start as usize, Lent::File(Arc::new(pages)));
-        // SAFETY: the pages stay mapped until the table gives them up, which it does in exchange for this slice. The
-        // file stays as long (module invariants). Who else has the mapping reads and writes none of its bytes. Bytes
-        // that change on the device or are scribbled on by a foreign process are covered by the CRC on every read from
-        // cold.
-        Memory::Lent(unsafe { slice::from_raw_parts_mut(start, length) })
-    }
+/// Lends a mapping of a file, until [`take_back`].
+pub(crate) fn lend(pages: MmapRaw) -> Memory {
+    let (start, length) = (pages.as_mut_ptr(), pages.len());
+    LENT.lock()
+        .insert(start as usize, Lent::File(Arc::new(pages)));
+    // SAFETY: the pages stay mapped until the table gives them up, which it does in exchange for this slice. The
+    // file stays as long (module invariants). Who else has the mapping reads and writes none of its bytes. Bytes
+    // that change on the device or are scribbled on by a foreign process are covered by the CRC on every read from
+    // cold.
+    Memory::Lent(unsafe { slice::from_raw_parts_mut(start, length) })
 }
 
 /// Anonymous memory. Its pages are zeros, and cost nothing until they are touched.
@@ -163,8 +156,9 @@ pub(crate) fn let_go(written: &Written) {
     }
 }
 
-/// Maps the first `bytes` bytes of `file`, shared and writable, and brings its pages in.
-pub(crate) fn map(file: &File, bytes: u32) -> io::Result<Mapping> {
+/// Maps the first `bytes` bytes of `file`, shared and writable, and brings its pages in. Dropping the mapping unmaps the
+/// file.
+pub(crate) fn map(file: &File, bytes: u32) -> io::Result<MmapRaw> {
     let length = file.metadata()?.len();
     if length < u64::from(bytes) {
         let text = format!("file of {length} bytes, expected {bytes}");
@@ -172,7 +166,7 @@ pub(crate) fn map(file: &File, bytes: u32) -> io::Result<Mapping> {
     }
     let pages = MmapOptions::new().len(bytes as usize).map_raw(file)?;
     populate(&pages)?;
-    Ok(Mapping(pages))
+    Ok(pages)
 }
 
 /// Brings the pages in, some at a time. A kernel that does not preempt itself lets nobody else use this processor

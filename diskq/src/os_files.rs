@@ -75,8 +75,7 @@ impl Files for OsFiles {
 
     fn map(&self, path: &Path, bytes: u32) -> io::Result<Memory> {
         let file = OpenOptions::new().read(true).write(true).open(path)?;
-        let mapping = mapping::map(&file, bytes)?;
-        Ok(mapping.lend())
+        Ok(mapping::lend(mapping::map(&file, bytes)?))
     }
 
     fn unmap(&self, _path: &Path, memory: Memory) {

@@ -1,6 +1,6 @@
 //! Start-up turns the files of a log into a [`Log`], and finds out what the log still owes.
 //!
-//! Start-up reads the checkpoint slots and the heads of all segments. It reads every slot only of the segments that a
+//! Start-up reads the checkpoints and the heads of all segments. It reads every slot only of the segments that a
 //! crash may have torn: those that are not sealed, or not wholly below the synced mark of the checkpoint. The other
 //! segments stay cold, and are checked when they are loaded. A message that is not whole is one of two things:
 //!
@@ -15,23 +15,19 @@
 //! the files of damaged bytes.
 
 mod checkpoints;
-mod heads;
-mod published;
 mod segments;
 mod state;
 
 use std::io;
 use std::path::Path;
 
-use diskq_log::checkpoint::Roster;
 use diskq_log::plant;
 use diskq_log::range::{within, without};
 use diskq_log::{
-    Checkpoint, Checkpoints, Damage, DamageKind, FoundDeferral, FoundLog, Log, LogOptions,
-    Recovered, SavedState, Segment, SegmentNumber, SeqRange, SlotKind, States,
+    Damage, DamageKind, FoundLog, Log, LogOptions, Recovered, Segment, SegmentNumber, SeqRange,
+    SlotKind,
 };
 use wire::id::Seq;
-use wire::origin::Origin;
 
 use crate::error::{Attempt, DiskError};
 use crate::files::Files;
@@ -77,36 +73,19 @@ struct Opening<'a, F> {
     wants_origins: bool,
     /// The origins of messages below this seq are in the saved state.
     origins_from: Seq,
-    state: Option<SavedState>,
-    /// The boundary of the last state that is durable for sure.
-    durable_boundary: Seq,
-    states: States,
-    checkpoint: Option<Checkpoint>,
-    checkpoints: Checkpoints,
-    durable_channels: Roster,
     /// The `next` of the last checkpoint that is durable.
     durable_next: Seq,
     /// The messages that the checkpoint owes, sorted.
     owed: Vec<SeqRange>,
-    any_slot_is_bad: bool,
-    segments: Vec<Segment>,
+    any_place_is_bad: bool,
     /// Files that hold nothing anyone needs.
     obsolete: Vec<String>,
     /// Files to be kept under another name, and why.
     aside: Vec<(String, String)>,
-    /// Files that have to be gone for good before anything more counts as synced: see `Sync::voided`.
-    voided: Vec<SegmentNumber>,
-    found: Vec<SeqRange>,
-    /// The seqs that the heads of the segment files name: see [`Recovered::had`].
-    had: Vec<SeqRange>,
-    /// The Unix time in ns at which the file of checkpoints was last written; 0: not known.
-    recorded_ns: u64,
-    deferred: Vec<FoundDeferral>,
-    origins: Vec<(Seq, Origin)>,
-    damage: Vec<Damage>,
-    /// One above every seq any file names.
-    next: Seq,
-    next_number: u64,
+    /// The log as it was found. Its `next` is one above every seq any file names.
+    log: FoundLog,
+    /// The result, still without its log.
+    recovered: Recovered,
 }
 
 impl<'a, F: Files> Opening<'a, F> {
@@ -128,27 +107,16 @@ impl<'a, F: Files> Opening<'a, F> {
             may_change,
             wants_origins,
             origins_from: Seq(0),
-            state: None,
-            durable_boundary: Seq(0),
-            states: States::default(),
-            checkpoint: None,
-            checkpoints: Checkpoints::default(),
-            durable_channels: Roster::default(),
             durable_next: Seq(0),
             owed: Vec::new(),
-            any_slot_is_bad: false,
-            segments: Vec::new(),
+            any_place_is_bad: false,
             obsolete: Vec::new(),
             aside: Vec::new(),
-            voided: Vec::new(),
-            found: Vec::new(),
-            had: Vec::new(),
-            recorded_ns: 0,
-            deferred: Vec::new(),
-            origins: Vec::new(),
-            damage: Vec::new(),
-            next: Seq(0),
-            next_number: 1,
+            log: FoundLog {
+                next_number: SegmentNumber(1),
+                ..FoundLog::default()
+            },
+            recovered: Recovered::default(),
         };
         opening.read_checkpoints(&entries)?;
         opening.read_state(&entries)?;
@@ -161,36 +129,34 @@ impl<'a, F: Files> Opening<'a, F> {
 
     /// Everything below is synced.
     fn synced(&self) -> Seq {
-        self.checkpoint
-            .as_ref()
-            .map_or(Seq(0), |checkpoint| checkpoint.synced)
+        let checkpoint = self.recovered.checkpoint.as_ref();
+        checkpoint.map_or(Seq(0), |checkpoint| checkpoint.synced)
     }
 
     /// The first seq that the checkpoint knows nothing about.
     fn checkpoint_next(&self) -> Seq {
-        self.checkpoint
-            .as_ref()
-            .map_or(Seq(0), |checkpoint| checkpoint.next)
+        let checkpoint = self.recovered.checkpoint.as_ref();
+        checkpoint.map_or(Seq(0), |checkpoint| checkpoint.next)
+    }
+
+    /// The log cannot be opened now: nothing is known of the file.
+    fn cannot_read(&self, name: &str, error: io::Error) -> DiskError {
+        DiskError::io("read", &self.directory.path().join(name), error)
     }
 
     fn report(&mut self, kind: DamageKind, file: &str, seqs: SeqRange, detail: String) {
         let file = self.directory.shown(file);
-        self.damage.push(Damage {
-            kind,
-            file,
-            offset: 0,
-            seqs,
-            detail,
-        });
+        let damage = Damage::new(kind, file, seqs, detail);
+        self.recovered.damage.push(damage);
     }
 
     /// Reports messages that are owed and were synced, and are in no segment at all.
     fn report_missing(&mut self) {
         // An older checkpoint may name what was finished and recycled since it was written.
-        if self.any_slot_is_bad {
+        if self.any_place_is_bad {
             return;
         }
-        let held: Vec<SeqRange> = self.segments.iter().map(Segment::range).collect();
+        let held: Vec<SeqRange> = self.log.segments.iter().map(Segment::range).collect();
         let synced = within(SeqRange::new(Seq(0), self.synced()), &self.owed);
         for seqs in synced.iter().flat_map(|owed| without(*owed, &held)) {
             let detail = "no segment file holds what the checkpoint names".to_owned();
@@ -217,56 +183,38 @@ impl<'a, F: Files> Opening<'a, F> {
         }
     }
 
-    fn finish(mut self, options: LogOptions, wall_ns: u64) -> Recovered {
-        for segment in &mut self.segments {
+    fn finish(self, options: LogOptions, wall_ns: u64) -> Recovered {
+        let (from, synced) = (self.origins_from, self.synced());
+        let (mut recovered, mut log) = (self.recovered, self.log);
+        for segment in &mut log.segments {
             // Nobody has checked the bytes of these times. A message of the future would have no age.
             segment.published.retain(|(_, at)| *at <= wall_ns);
         }
-        self.deferred.sort_unstable();
-        plant!(DeferredForgotten, self.deferred.clear());
+        recovered.deferred.sort_unstable();
+        plant!(DeferredForgotten, recovered.deferred.clear());
         // A segment that is left alone has no messages, whatever its slots say.
-        let found = &self.found;
+        let found = &recovered.found;
         let is_found = |seq: Seq| {
             let index = found.partition_point(|range| range.end <= seq);
             found.get(index).is_some_and(|range| range.contains(seq))
         };
-        let from = self.origins_from;
-        self.origins
+        recovered
+            .origins
             .retain(|(seq, _)| *seq >= from && is_found(*seq));
-        self.origins.sort_unstable_by_key(|(seq, _)| *seq);
-        plant!(SeqReused, self.next = Seq(0));
+        recovered.origins.sort_unstable_by_key(|(seq, _)| *seq);
+        plant!(SeqReused, log.next = Seq(0));
         let names_no_seqs = |damage: &Damage| {
             matches!(damage.kind, DamageKind::Header | DamageKind::Foreign)
                 && damage.seqs.is_empty()
         };
-        let had = if self.damage.iter().any(names_no_seqs) {
-            vec![SeqRange::new(Seq(0), Seq(u64::MAX))]
-        } else {
-            std::mem::take(&mut self.had)
-        };
-        let found = FoundLog {
-            next: self.next.max(Seq::from_clock(wall_ns)),
-            synced: self.synced(),
-            next_number: SegmentNumber(self.next_number),
-            checkpoints: self.checkpoints,
-            states: self.states,
-            damaged_count: self.damage.iter().map(|damage| damage.seqs.len()).sum(),
-            segments: self.segments,
-            voided: self.voided,
-        };
-        Recovered {
-            log: Log::from_found(options, found),
-            checkpoint: self.checkpoint,
-            durable_channels: self.durable_channels,
-            found: self.found,
-            had,
-            recorded_ns: self.recorded_ns,
-            deferred: self.deferred,
-            state: self.state,
-            durable_boundary: self.durable_boundary,
-            origins: self.origins,
-            damage: self.damage,
+        if recovered.damage.iter().any(names_no_seqs) {
+            recovered.had = vec![SeqRange::new(Seq(0), Seq(u64::MAX))];
         }
+        log.next = log.next.max(Seq::from_clock(wall_ns));
+        log.synced = synced;
+        log.damaged_count = recovered.damage.iter().map(|it| it.seqs.len()).sum();
+        recovered.log = Log::from_found(options, log);
+        recovered
     }
 }
 

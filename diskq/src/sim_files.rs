@@ -20,12 +20,9 @@
 //!
 //! A handle can be cloned; all clones are the same disk.
 
-mod call;
 mod contents;
 mod faults;
-mod interruptions;
 mod names;
-mod random;
 
 use std::ffi::{OsStr, OsString};
 use std::io;
@@ -40,13 +37,10 @@ use crate::files::{Entry, Files, SyncError};
 use crate::keeper::log_path;
 use crate::mapping::Buffer;
 
-pub use call::Call;
 use contents::Contents;
-pub use faults::Fault;
-use faults::{Effect, Faults, Hit};
-use interruptions::Interruptions;
+pub use faults::{Call, Fault};
+use faults::{Effect, Faults, Hit, Interruptions, Random};
 use names::{Names, Node, not_found};
-use random::Random;
 
 /// The way in which a simulated machine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -208,9 +202,7 @@ impl SimFiles {
     /// # Panics
     /// If there is no such file.
     pub fn evict_one(&self, path: &Path) -> bool {
-        let mut disk = self.disk.lock();
-        let file = disk.file(path).expect("a file to evict");
-        disk.files[file].evict()
+        self.with_file(path, Contents::evict)
     }
 
     /// Does what [`SimFiles::reclaim`] does under the live mappings of a log: the mappings read such pages again.
@@ -308,9 +300,7 @@ impl SimFiles {
     /// # Panics
     /// If there is no such byte.
     pub fn damage(&self, path: &Path, offset: usize, xor: u8) {
-        let mut disk = self.disk.lock();
-        let file = disk.file(path).expect("a file to damage");
-        disk.files[file].flip(offset, xor);
+        self.with_file(path, |file| file.flip(offset, xor));
     }
 
     /// Makes the sector at `offset` of a file unreadable until it is written, or until [`SimFiles::repair`]:
@@ -319,9 +309,13 @@ impl SimFiles {
     /// # Panics
     /// If there is no such file.
     pub fn spoil(&self, path: &Path, offset: usize, code: i32) {
+        self.with_file(path, |file| file.spoil(offset, code));
+    }
+
+    fn with_file<R>(&self, path: &Path, act: impl FnOnce(&mut Contents) -> R) -> R {
         let mut disk = self.disk.lock();
-        let file = disk.file(path).expect("a file to spoil");
-        disk.files[file].spoil(offset, code);
+        let file = disk.file(path).expect("there is such a file");
+        act(&mut disk.files[file])
     }
 
     /// Makes every sector readable again.
@@ -450,18 +444,11 @@ impl Disk {
         if !self.names.is_dir(path) {
             return Err(SyncError::of_open(not_found()));
         }
-        match self.faults.call(Call::SyncDir) {
-            Some(Hit::Failed(error)) => {
-                self.fail_sync_dir(path);
-                Err(SyncError::Final(error))
-            }
-            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(SyncError::Final(error)),
-            Some(Hit::Flipped) | None => {
-                let told = self.names.sync(path);
-                self.faults.failed_syncs += u64::from(told.is_err());
-                told.map_err(SyncError::Final)
-            }
-        }
+        let hit = self.faults.call(Call::SyncDir);
+        Hit::of_sync(hit, || self.fail_sync_dir(path)).map_err(SyncError::Final)?;
+        let told = self.names.sync(path);
+        self.faults.failed_syncs += u64::from(told.is_err());
+        told.map_err(SyncError::Final)
     }
 
     /// A sync of one file fails. The whole file system tells of it, too.
@@ -578,19 +565,11 @@ impl Files for SimFiles {
         let opened = self.call(Call::Open).and_then(|mut disk| disk.file(path));
         let file = opened.map_err(SyncError::of_open)?;
         let (mut disk, hit) = self.begin(Call::Sync);
-        match hit {
-            Some(Hit::Failed(error)) => {
-                disk.fail_sync(file);
-                Err(SyncError::Final(error))
-            }
-            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(SyncError::Final(error)),
-            Some(Hit::Flipped) | None => {
-                disk.files[file].write_all();
-                let told = disk.files[file].take_error();
-                disk.faults.failed_syncs += u64::from(told.is_err());
-                told.map_err(SyncError::Final)
-            }
-        }
+        Hit::of_sync(hit, || disk.fail_sync(file)).map_err(SyncError::Final)?;
+        disk.files[file].write_all();
+        let told = disk.files[file].take_error();
+        disk.faults.failed_syncs += u64::from(told.is_err());
+        told.map_err(SyncError::Final)
     }
 
     fn sync_dir(&self, path: &Path) -> Result<(), SyncError> {
@@ -613,25 +592,18 @@ impl Files for SimFiles {
 
     fn sync_file_system(&self, file_system: &SimFileSystem) -> io::Result<()> {
         let (mut disk, hit) = self.begin(Call::Sync);
-        match hit {
-            Some(Hit::Failed(error)) => {
-                disk.fail_sync_of_all();
-                file_system.told.store(disk.errors, Ordering::Relaxed);
-                Err(error)
-            }
-            Some(Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
-            Some(Hit::Flipped) | None => {
-                disk.files.iter_mut().for_each(Contents::write_all);
-                disk.names.sync_all();
-                let told = file_system.told.swap(disk.errors, Ordering::Relaxed);
-                if told == disk.errors {
-                    Ok(())
-                } else {
-                    disk.faults.failed_syncs += 1;
-                    Err(contents::write_back_error())
-                }
-            }
+        Hit::of_sync(hit, || {
+            disk.fail_sync_of_all();
+            file_system.told.store(disk.errors, Ordering::Relaxed);
+        })?;
+        disk.files.iter_mut().for_each(Contents::write_all);
+        disk.names.sync_all();
+        let told = file_system.told.swap(disk.errors, Ordering::Relaxed);
+        if told == disk.errors {
+            return Ok(());
         }
+        disk.faults.failed_syncs += 1;
+        Err(contents::write_back_error())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {

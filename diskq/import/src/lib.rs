@@ -22,5 +22,5 @@ pub use import::{
     DONE as COMMITTED_TAKEOVER, DueTakeover, Takeover, TakeoverOptions, TopicTakeover,
     due_takeover, take_over,
 };
-pub use metadata::{FILE_NAME, Metadata, MetadataError};
+pub use metadata::{FILE_NAME, Metadata};
 pub use permissions::Exposed;

@@ -5,7 +5,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command, value_parser};
+use clap::{Arg, ArgMatches, Command, arg, value_parser};
 use diskq::{DataPathLock, DiskError, OsFiles};
 use diskq_import::{ExportOptions, Exported, Metadata, export};
 
@@ -30,27 +30,19 @@ fn main() -> ExitCode {
 }
 
 fn command() -> Command {
-    let directory = |name: &'static str, help: &'static str| {
-        let parser = value_parser!(PathBuf);
-        Arg::new(name)
-            .long(name)
-            .value_name("DIR")
-            .required(true)
-            .value_parser(parser)
-            .help(help)
-    };
+    let directory = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
+    let data_path = arg!(--"data-path" <DIR> "Where the messages are (--data-path of the broker)");
+    let output = arg!(--output <DIR> "Where to write; must be empty or missing");
+    let file_bytes = arg!(--"max-bytes-per-file" <BYTES>).required(false);
     let export = Command::new("export")
         .about("Writes a data directory of the original nsqd, for going back to it")
         .long_about(
             "Writes a data directory of the original nsqd, for going back to it.\n\nThe broker must be \
              stopped; its data path is not changed. Deferred messages are due at once there.",
         )
-        .arg(directory("data-path", "Where the messages are (--data-path of the broker)"))
-        .arg(directory("output", "Where to write; must be empty or missing"))
+        .args([directory(data_path), directory(output)])
         .arg(
-            Arg::new("max-bytes-per-file")
-                .long("max-bytes-per-file")
-                .value_name("BYTES")
+            file_bytes
                 .value_parser(value_parser!(u64).range(1..))
                 .help("Length of a file of messages [default: 104857600]"),
         );

@@ -16,14 +16,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
-use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::hash::{BuildHasher, Hasher};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-use diskq::{ChannelFacts, DataPath, OsFiles, SyncError, TopicFacts};
+use diskq::{ChannelFacts, DataPath, DiskError, OsFiles, SyncError, TopicFacts};
 use serde_json::Value;
 use wire::NSQ_VERSION;
 use wire::go_json::{self, array, boolean, object, string, to_string};
@@ -44,89 +43,34 @@ pub struct Metadata {
     pub topics: Vec<TopicFacts>,
 }
 
-/// The reason why `nsqd.dat` could not be read or written. The texts of the first two are nsqd's.
-#[derive(Debug)]
-pub enum MetadataError {
-    /// The file exists but cannot be read.
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-    /// The content of the file is invalid.
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// The fault, in Go's words where Go has some.
-        why: String,
-    },
-    /// The file could not be replaced; the old one is intact.
-    Write {
-        /// The operation that failed: open, write, sync, rename.
-        attempt: &'static str,
-        /// The file or directory of the operation.
-        path: PathBuf,
-        /// The system's error.
-        source: io::Error,
-    },
-}
-
-impl fmt::Display for MetadataError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            MetadataError::Read { path, source } => {
-                let path = path.display();
-                let why = system_text(source);
-                write!(
-                    f,
-                    "failed to read metadata from {path} - open {path}: {why}"
-                )
-            }
-            MetadataError::Parse { path, why } => {
-                write!(f, "failed to parse metadata in {} - {why}", path.display())
-            }
-            MetadataError::Write {
-                attempt,
-                path,
-                source,
-            } => {
-                write!(f, "{attempt} {}: {}", path.display(), system_text(source))
-            }
-        }
-    }
-}
-
-impl std::error::Error for MetadataError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            MetadataError::Read { source, .. } | MetadataError::Write { source, .. } => {
-                Some(source)
-            }
-            MetadataError::Parse { .. } => None,
-        }
-    }
-}
-
 impl Metadata {
     /// Returns the path of the file.
     pub fn path(data_path: &Path) -> PathBuf {
         data_path.join(FILE_NAME)
     }
 
-    /// Reads the file. Blocks. A missing file means that no topic exists yet.
-    pub fn load(data_path: &Path) -> Result<Metadata, MetadataError> {
+    /// Reads the file. Blocks. A missing file means that no topic exists yet. The texts of the errors are nsqd's.
+    pub fn load(data_path: &Path) -> Result<Metadata, DiskError> {
         let path = Metadata::path(data_path);
-        match fs::read(&path) {
-            Ok(bytes) => parse(&bytes).map_err(|why| MetadataError::Parse { path, why }),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Metadata::default()),
-            Err(source) => Err(MetadataError::Read { path, source }),
-        }
+        let shown = path.display();
+        let text = match fs::read(&path) {
+            Ok(bytes) => match parse(&bytes) {
+                Ok(metadata) => return Ok(metadata),
+                // The fault is in Go's words where Go has some.
+                Err(why) => format!("failed to parse metadata in {shown} - {why}"),
+            },
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Metadata::default()),
+            Err(error) => {
+                let why = system_text(&error);
+                format!("failed to read metadata from {shown} - open {shown}: {why}")
+            }
+        };
+        Err(DiskError::Failed(text))
     }
 
     /// Replaces the file. Blocks until the disk is synced. After success the new content survives a
     /// power failure. After an error the old file is unchanged.
-    pub fn store(&self, data_path: &DataPath) -> Result<(), MetadataError> {
+    pub fn store(&self, data_path: &DataPath) -> Result<(), DiskError> {
         let path = Metadata::path(data_path);
         let temporary = data_path.join(format!("{FILE_NAME}.{}.tmp", random_number()));
         let result = self
@@ -148,7 +92,7 @@ impl Metadata {
 
     /// Removes the temporary files of every [`Metadata::store`] that a kill interrupted. No program
     /// reads them. The caller must hold the lock of the data path.
-    pub fn remove_leftovers(data_path: &Path) -> Result<(), MetadataError> {
+    pub fn remove_leftovers(data_path: &Path) -> Result<(), DiskError> {
         let entries = fs::read_dir(data_path).map_err(failed("list", data_path))?;
         for entry in entries {
             let name = entry.map_err(failed("list", data_path))?.file_name();
@@ -163,7 +107,7 @@ impl Metadata {
         Ok(())
     }
 
-    fn write_to(&self, path: &Path) -> Result<(), MetadataError> {
+    fn write_to(&self, path: &Path) -> Result<(), DiskError> {
         let mut file = OpenOptions::new()
             .write(true)
             .create_new(true)
@@ -190,13 +134,10 @@ impl Metadata {
     }
 }
 
-fn failed(attempt: &'static str, path: &Path) -> impl FnOnce(io::Error) -> MetadataError {
-    let path = path.to_path_buf();
-    move |source| MetadataError::Write {
-        attempt,
-        path,
-        source,
-    }
+/// The error of an attempt to replace the file, in nsqd's form.
+fn failed(attempt: &str, path: &Path) -> impl FnOnce(io::Error) -> DiskError {
+    let attempt = format!("{attempt} {}", path.display());
+    move |error| DiskError::Failed(format!("{attempt}: {}", system_text(&error)))
 }
 
 /// Returns a number that distinguishes the temporary files of two writers. It need not be hard to

@@ -45,15 +45,15 @@ pub enum DamageKind {
     Segment,
     /// A file with a segment's name and no readable header. It is kept under another name.
     Header,
-    /// A checkpoint slot that does not agree with its CRC. Power lost during its write leaves the
-    /// same picture; the other slots stand in for it.
+    /// A checkpoint that does not agree with its CRC. Power lost during its write leaves the same picture; the checkpoints
+    /// in the other places stand in for it.
     Checkpoint,
     /// The checkpoint file is missing, or its end is: a checkpoint is missing, maybe without a trace.
     CheckpointFile,
     /// A saved state that does not agree with its CRC. Power lost during its write leaves the same picture; the
     /// other file stands in for it.
     State,
-    /// Every checkpoint slot is unreadable: everything found is delivered (again).
+    /// Every checkpoint is unreadable: everything found is delivered (again).
     CheckpointLost,
     /// A file could not be read or is not one of ours. It is left alone.
     Foreign,
@@ -74,23 +74,31 @@ pub struct Damage {
     pub detail: String,
 }
 
-impl fmt::Display for Damage {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Damage {
+impl Damage {
+    /// Damage without a place in its file.
+    #[must_use]
+    pub fn new(kind: DamageKind, file: String, seqs: SeqRange, detail: String) -> Damage {
+        Damage {
+            kind,
             file,
-            offset,
+            offset: 0,
             seqs,
             detail,
-            kind,
-        } = self;
-        write!(f, "{file}")?;
-        // Damage of a checkpoint or a missing file has no place.
-        if matches!(kind, DamageKind::Messages) {
-            write!(f, " at byte {offset}")?;
         }
-        write!(f, ": {detail}")?;
-        if !seqs.is_empty() {
-            write!(f, " ({} messages from seq {})", seqs.len(), seqs.start.0)?;
+    }
+}
+
+impl fmt::Display for Damage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.file)?;
+        // Damage of a checkpoint or a missing file has no place.
+        if matches!(self.kind, DamageKind::Messages) {
+            write!(f, " at byte {}", self.offset)?;
+        }
+        write!(f, ": {}", self.detail)?;
+        let (count, first) = (self.seqs.len(), self.seqs.start.0);
+        if count > 0 {
+            write!(f, " ({count} messages from seq {first})")?;
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ const SEGMENT_SUFFIX: &str = ".segment";
 const PARTIAL_SUFFIX: &str = ".partial";
 
 /// Names a segment's file within its log; never reused while the log lives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SegmentNumber(pub u64);
 
 /// The name of a segment's file.

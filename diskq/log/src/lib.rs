@@ -31,49 +31,40 @@ pub mod planted;
 pub mod checkpoint;
 mod crc;
 mod error;
-mod facts;
 mod file_name;
 mod log;
 mod memory;
-mod newest_messages;
-mod pause_terms;
 pub mod policy;
-mod random;
 pub mod range;
 mod recovered;
 mod request;
 pub mod segment;
 pub mod slot;
 mod state;
-mod topic_file;
 
 pub use checkpoint::{
     ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, GraceCheckpoint,
-    GraceDraft, Runs, UndoCheckpoint, UndoDraft,
+    GraceDraft, PauseTerms, Runs, UndoCheckpoint, UndoDraft,
 };
 pub use crc::crc32c;
 pub use error::{AppendError, Damage, DamageKind};
-pub use facts::{ChannelFacts, TopicFacts};
 pub use file_name::{
     SegmentNumber, file_number, is_partial_file, partial_file, segment_file, segment_number,
 };
 pub use log::{
-    Checkpoints, ColdMessage, Durable, FoundLog, Log, LogOptions, LogStats, Look, Notice,
-    Residency, Run, Segment, States, Taken, next_generation,
+    Checkpoints, ColdMessage, Durable, Log, LogOptions, LogStats, Look, Notice, Residency, Run,
+    Segment, States, Taken,
 };
 pub use memory::{Memory, Pages, Written};
-pub use newest_messages::NewestMessages;
-pub use pause_terms::PauseTerms;
-pub use random::splitmix64;
 pub use range::SeqRange;
-pub use recovered::{FoundDeferral, Recovered};
+pub use recovered::{ChannelFacts, FoundDeferral, FoundLog, NewestMessages, Recovered, TopicFacts};
 pub use request::{
     CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, StateJob, SyncFailure, SyncJob,
 };
-pub use segment::SPILLED_BYTES;
+pub use segment::{SPILLED_BYTES, next_generation, splitmix64};
 pub use slot::SlotKind;
 pub use state::{
-    STATE_FILES, STATE_HEAD_BYTES, SavedState, StateContent, decode_state, encode_state_head,
+    STATE_FILES, STATE_HEAD_BYTES, SavedState, StateContent, TOPIC_FILE, TopicFile, UnfinishedFile,
+    decode_state, encode_state_head, is_unfinished_file,
 };
-pub use topic_file::{TOPIC_FILE, TopicFile, UnfinishedFile, is_unfinished_file};
 pub use wire::id::Seq;

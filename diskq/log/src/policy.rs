@@ -101,9 +101,9 @@ pub(crate) fn suits_pool(bytes: u64, usual: u32, least: u32) -> bool {
     (least..=usual * POOL_SIZES).contains(&bytes)
 }
 
-/// Returns whether a pool of `count` segments and `pooled` bytes has a place for `bytes` more: for a few segments in
+/// Returns whether a pool of `count` segments and `pooled` bytes has room for `bytes` more: for a few segments in
 /// any case, and for more of them up to `memory` bytes.
-pub(crate) fn has_pool_place(
+pub(crate) fn has_pool_room(
     count: usize,
     count_min: usize,
     pooled: u64,

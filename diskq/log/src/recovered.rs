@@ -1,13 +1,35 @@
-//! [`Recovered`]: a log as start-up hands it over, and what is owed from it.
+//! [`FoundLog`] and [`Recovered`]: a log as start-up finds it, and as start-up hands it over.
 
 use wire::id::Seq;
 use wire::origin::Origin;
 
 use crate::checkpoint::{Checkpoint, Roster};
 use crate::error::{Damage, DamageKind};
-use crate::log::Log;
+use crate::file_name::SegmentNumber;
+use crate::log::{Checkpoints, Log, Segment, States};
 use crate::range::SeqRange;
 use crate::state::SavedState;
+
+/// The facts from which start-up makes a [`Log`].
+#[derive(Debug, Default)]
+pub struct FoundLog {
+    /// The segments with messages: sorted by seq, not overlapping, none resident.
+    pub segments: Vec<Segment>,
+    /// The seq of the next append.
+    pub next: Seq,
+    /// Everything below is synced.
+    pub synced: Seq,
+    /// The number of the next segment file.
+    pub next_number: SegmentNumber,
+    /// The checkpoints that were found.
+    pub checkpoints: Checkpoints,
+    /// The saved states that were found.
+    pub states: States,
+    /// The number of messages that are lost.
+    pub damaged_count: u64,
+    /// Files whose names have to be gone for good before anything is synced.
+    pub voided: Vec<SegmentNumber>,
+}
 
 /// A deferred message that no checkpoint has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -21,7 +43,7 @@ pub struct FoundDeferral {
 }
 
 /// A log after start-up.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Recovered {
     /// The log. Retain what is owed, then call [`Log::release_unheld`] once.
     pub log: Log,
@@ -64,4 +86,36 @@ impl Recovered {
         let mut damage = self.damage.iter();
         damage.any(|damage| damage.kind == DamageKind::CheckpointFile)
     }
+}
+
+/// Takes the newest messages of a log.
+pub trait NewestMessages {
+    /// Begins. `next` is the seq of the log's next message. `lost` has the sorted seqs of the messages that the log owes and
+    /// has lost. Seqs that no message ever had may be among them.
+    fn begin(&mut self, next: Seq, lost: &[SeqRange]);
+    /// Returns the seq from which messages are wanted. `segments` has the seq of the first message, the number of messages,
+    /// and the bytes of each segment of the log, in the order of the seqs.
+    fn from(&self, segments: &[(Seq, u64, u64)]) -> Seq;
+    /// Takes a message. `published_ns` is when it was published, in Unix nanoseconds.
+    fn add(&mut self, seq: Seq, published_ns: u64, body: &[u8]);
+}
+
+/// A durable topic.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TopicFacts {
+    /// The topic's name.
+    pub name: String,
+    /// True if the topic is paused.
+    pub paused: bool,
+    /// The topic's durable channels.
+    pub channels: Vec<ChannelFacts>,
+}
+
+/// A durable channel.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct ChannelFacts {
+    /// The channel's name.
+    pub name: String,
+    /// True if the channel is paused.
+    pub paused: bool,
 }

@@ -12,7 +12,7 @@ use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Pages, Written};
 use crate::range::SeqRange;
 use crate::segment::Head;
-use crate::topic_file::{TopicFile, UnfinishedFile};
+use crate::state::{TopicFile, UnfinishedFile};
 use wire::go_error::system_text;
 
 /// Names a checkpoint within its log; newer ones are higher.
@@ -71,7 +71,7 @@ pub enum Request {
     },
     /// Make segments durable.
     Sync(SyncJob),
-    /// Write a checkpoint into one of its slots.
+    /// Write a checkpoint into one of its places.
     WriteCheckpoint(CheckpointJob),
     /// Write what the topic saves of its messages, and make it durable.
     WriteState(StateJob),
@@ -131,8 +131,8 @@ pub struct SyncJob {
 pub struct CheckpointJob {
     /// The number of the checkpoint.
     pub number: CheckpointNumber,
-    /// The index of the checkpoint slot.
-    pub slot: u8,
+    /// The index of the place in the checkpoint file.
+    pub place: u8,
     /// The contents of the checkpoint.
     pub draft: CheckpointDraft,
     /// True if the file must be durable before the checkpoint is written: see `Checkpoints::is_newest_doubtful`.

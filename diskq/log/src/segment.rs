@@ -23,7 +23,7 @@ use wire::origin::Origin;
 
 use crate::crc::crc32c;
 use crate::range::SeqRange;
-use crate::slot::{SLOT_BYTES, Slot, SlotKind};
+use crate::slot::{NO_ORIGIN, SLOT_BYTES, Slot, SlotKind};
 
 /// The offset at which the first frame starts.
 pub const FRAMES_AT: u32 = 128;
@@ -56,6 +56,24 @@ pub struct Head {
     pub node: u16,
     /// The kind of the slots.
     pub slots: SlotKind,
+}
+
+/// Returns the next random number of the sequence that the first `state` began. Every state is a
+/// valid seed.
+#[inline]
+#[must_use]
+pub fn splitmix64(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let mut mixed = *state;
+    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    mixed ^ mixed >> 31
+}
+
+/// Returns the next generation of the sequence that `seed` began: a random number that is not 0.
+#[must_use]
+pub fn next_generation(seed: &mut u64) -> u64 {
+    splitmix64(seed).max(1)
 }
 
 /// The content that the twin has in addition once the segment is sealed.
@@ -257,7 +275,7 @@ pub fn write_frame(
     new: &NewFrame<'_>,
 ) -> u32 {
     debug_assert_eq!(head.slots, SlotKind::Plain, "the slots have origins");
-    write_with(bytes, head, SlotKind::Plain, index, start, new, None)
+    write(bytes, head, SlotKind::Plain, index, start, new, None)
 }
 
 /// Writes a message with its origin to a segment with any slots, as [`write_frame`] does. Plain slots do not keep the
@@ -271,11 +289,11 @@ pub fn write_numbered(
     new: &NewFrame<'_>,
     origin: Option<Origin>,
 ) -> u32 {
-    write_with(bytes, head, head.slots, index, start, new, origin)
+    write(bytes, head, head.slots, index, start, new, origin)
 }
 
 #[inline(always)]
-fn write_with(
+fn write(
     bytes: &mut [u8],
     head: &Head,
     kind: SlotKind,
@@ -296,11 +314,11 @@ fn write_with(
     // First deliveries send these bytes as they are, so attempts is 1 already.
     write_header(header, new.body.len() as u32, new.timestamp_ns, 1, &new.id);
     body.copy_from_slice(new.body);
-    let (generation, defer_ms) = (head.generation, new.defer_ms);
-    let slot = match kind {
-        SlotKind::Plain => Slot::of(generation, seq, start, defer_ms, frame),
-        SlotKind::WithOrigin => Slot::with_origin(generation, seq, start, defer_ms, origin, frame),
+    let origin = match kind {
+        SlotKind::Plain => None,
+        SlotKind::WithOrigin => Some(origin.unwrap_or(NO_ORIGIN)),
     };
+    let slot = Slot::of(head.generation, seq, start, new.defer_ms, origin, frame);
     if let Some(origin) = slot.origin {
         slots[SLOT_BYTES..kind.bytes()].copy_from_slice(&Slot::encode_origin(origin));
     }
@@ -320,8 +338,8 @@ pub fn seqs_at(base: Seq, indices: &Range<u32>) -> SeqRange {
 pub struct Scan {
     /// The whole messages.
     pub whole: Vec<Range<u32>>,
-    /// Whole messages that were deferred: index, timestamp of the frame, deferral.
-    pub deferred: Vec<(u32, i64, u32)>,
+    /// Whole messages that were deferred: index, time of the publish in Unix nanoseconds, deferral in milliseconds.
+    pub deferred: Vec<(u32, u64, u32)>,
     /// The offset at which the last whole frame ends.
     pub end: u32,
 }
@@ -402,8 +420,8 @@ pub fn scan(bytes: &[u8], head: &Head, count: Option<u32>) -> Scan {
         }
         scan.end = scan.end.max(slot.end);
         if slot.defer_ms != 0 {
-            let timestamp = timestamp_ns(&bytes[slot.start as usize..slot.end as usize]);
-            scan.deferred.push((index, timestamp, slot.defer_ms));
+            let published_ns = timestamp_at(&bytes[slot.start as usize..]).unwrap_or(0);
+            scan.deferred.push((index, published_ns, slot.defer_ms));
         }
     }
     scan
@@ -464,19 +482,8 @@ pub const FIRST_TIMESTAMP_END: usize = FRAMES_AT as usize + ATTEMPTS_AT;
 /// Returns the time of the publish of the first message, in Unix nanoseconds, from the start of a segment. 0: the time
 /// is not known, because `start` is shorter than [`FIRST_TIMESTAMP_END`] or the time is none.
 pub fn first_published_ns(start: &[u8]) -> u64 {
-    let timestamp = start.get(FIRST_TIMESTAMP_END - 8..FIRST_TIMESTAMP_END);
-    let timestamp = timestamp.and_then(|bytes| bytes.first_chunk());
-    timestamp.map_or(0, |bytes| {
-        i64::from_be_bytes(*bytes).try_into().unwrap_or(0)
-    })
-}
-
-/// The timestamp inside a whole frame (`size[4] type[4] timestamp[8] ...`, big endian).
-fn timestamp_ns(frame: &[u8]) -> i64 {
-    let bytes = frame[8..]
-        .first_chunk()
-        .expect("a whole frame has a whole header");
-    i64::from_be_bytes(*bytes)
+    let frame = start.get(FRAMES_AT as usize..);
+    frame.and_then(timestamp_at).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -59,33 +59,16 @@ pub struct Slot {
 }
 
 /// The origin of a message without one, in a slot that has room for it.
-const NO_ORIGIN: Origin = Origin {
+pub(crate) const NO_ORIGIN: Origin = Origin {
     publisher: 0,
     number: 0,
 };
 
 impl Slot {
-    /// The plain slot of the message `seq`, whose `frame` starts at `start`.
-    #[inline]
-    pub(crate) fn of(generation: u64, seq: Seq, start: u32, defer_ms: u32, frame: &[u8]) -> Slot {
-        Slot::new(generation, seq, start, defer_ms, None, frame)
-    }
-
-    /// The slot with the origin of the message `seq`. `None`: the message has no origin.
-    pub(crate) fn with_origin(
-        generation: u64,
-        seq: Seq,
-        start: u32,
-        defer_ms: u32,
-        origin: Option<Origin>,
-        frame: &[u8],
-    ) -> Slot {
-        let origin = Some(origin.unwrap_or(NO_ORIGIN));
-        Slot::new(generation, seq, start, defer_ms, origin, frame)
-    }
-
+    /// The slot of the message `seq`, whose `frame` starts at `start`. Slots with room for an origin have [`NO_ORIGIN`] for a
+    /// message without one, and plain slots have `None`.
     #[inline(always)]
-    fn new(
+    pub(crate) fn of(
         generation: u64,
         seq: Seq,
         start: u32,

@@ -1,10 +1,14 @@
-//! [`SavedState`]: what a topic remembers of messages that the log need not have any more, and the files that keep it.
+//! What a topic keeps beside the log: [`SavedState`], which it remembers of messages that the log need not have any more,
+//! and [`TopicFile`], which belongs to the topic alone.
 //!
 //! A topic that recognises messages saves the numbers of all messages below a seq. The messages at or above this seq
 //! have their numbers in their slots, and stay in the log until a later state is saved. So a start knows all numbers.
 //!
-//! There are two files, which are written in turns. The last durable one is never overwritten. docs/format.md draws the
+//! The state has two files, which are written in turns. The last durable one is never overwritten. docs/format.md draws the
 //! bytes. The body belongs to the topic.
+
+use std::fmt::Debug;
+use std::io;
 
 use wire::id::Seq;
 
@@ -94,6 +98,43 @@ pub fn decode_state(bytes: &[u8]) -> StateContent {
         }),
         other => StateContent::Newer(other),
     }
+}
+
+/// The name of the file in the directory of the log.
+pub const TOPIC_FILE: &str = "keys";
+
+/// Stands between the name of the file and a number, in the name of a file that is being written.
+const UNFINISHED_INFIX: &str = ".new-";
+
+/// The contents of a topic's file.
+///
+/// The keeper writes a new file, and syncs it. The log then has the new file renamed to [`TOPIC_FILE`]. So a crash leaves
+/// the old file or the new one.
+pub trait TopicFile: Debug + Send {
+    /// Writes the contents in pieces. Blocks as long as `out` does.
+    ///
+    /// # Errors
+    /// The error is that of `out`.
+    fn write(&self, out: &mut dyn FnMut(&[u8]) -> io::Result<()>) -> io::Result<()>;
+}
+
+/// Names an unfinished file. No other log has the number, so a log never renames the file of an earlier topic of its name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnfinishedFile(pub u64);
+
+impl UnfinishedFile {
+    /// The name of the file in the directory of the log.
+    #[must_use]
+    pub fn name(self) -> String {
+        format!("{TOPIC_FILE}{UNFINISHED_INFIX}{:016x}", self.0)
+    }
+}
+
+/// Returns whether this is an unfinished file. A crash leaves it, and the next start removes it.
+#[must_use]
+pub fn is_unfinished_file(name: &str) -> bool {
+    let rest = name.strip_prefix(TOPIC_FILE);
+    rest.is_some_and(|rest| rest.starts_with(UNFINISHED_INFIX))
 }
 
 #[cfg(test)]

@@ -1,16 +1,19 @@
-//! Makes a log durable: syncs its files and their names, and writes its checkpoints.
+//! Makes a log durable: syncs its files and their names, and writes its checkpoints, its states and the topic's file.
 
 use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use diskq_log::checkpoint::{self, CheckpointDraft};
+use diskq_log::checkpoint;
 use diskq_log::plant;
 use diskq_log::segment::PAGE_BYTES;
-use diskq_log::{Failure, Pages, STATE_FILES, StateJob, SyncFailure, SyncJob, encode_state_head};
+use diskq_log::{
+    CheckpointJob, Failure, Pages, STATE_FILES, StateJob, SyncFailure, SyncJob, TOPIC_FILE,
+    TopicFile, UnfinishedFile, encode_state_head,
+};
 
 use super::directory::LogDirectory;
-use super::reading::is_media_error;
+use super::is_media_error;
 use crate::data_path::DataPath;
 use crate::files::{Files, SyncError, is_shortage};
 use crate::mapping;
@@ -135,12 +138,40 @@ impl<F: Files> LogDirectory<'_, F> {
         Ok(())
     }
 
-    /// Writes a checkpoint. It is not synced.
-    pub(super) fn write_checkpoint(
+    /// Writes a topic's file under its unfinished name, and syncs it. Makes no directory: a log without a directory has
+    /// been deleted, or has stored nothing.
+    pub(super) fn write_topic_file(
         &self,
-        slot: u8,
-        draft: &CheckpointDraft,
-    ) -> Result<(), SyncFailure> {
+        file: UnfinishedFile,
+        contents: &dyn TopicFile,
+    ) -> Result<(), Failure> {
+        let path = self.path.join(file.name());
+        let attempt = || {
+            let mut at = 0;
+            contents.write(&mut |piece| {
+                self.files.write_at(&path, at, piece)?;
+                at += piece.len() as u64;
+                Ok(())
+            })?;
+            self.files.sync(&path).map_err(SyncError::into_inner)
+        };
+        attempt().map_err(|error| {
+            // The attempt's error is the one to report. A file that stays goes at the next start.
+            let _ = self.files.remove(&path);
+            Failure::of("write", &path, &error)
+        })
+    }
+
+    /// Gives a file that was written its name. The next sync of the log makes the name durable, and needs no new message. A
+    /// power failure before that brings back the file that was there before, which is as right, and only older.
+    pub(super) fn rename_topic_file(&self, file: UnfinishedFile) -> Result<(), Failure> {
+        let (from, to) = (self.path.join(file.name()), self.path.join(TOPIC_FILE));
+        let renamed = self.files.rename(&from, &to);
+        renamed.map_err(|error| Failure::of("rename", &from, &error))
+    }
+
+    /// Writes a checkpoint. It is not synced.
+    pub(super) fn write_checkpoint(&self, job: &CheckpointJob) -> Result<(), SyncFailure> {
         let path = self.checkpoint_path();
         let retryable =
             |error: &io::Error| SyncFailure::Retryable(Failure::of("write", &path, error));
@@ -150,22 +181,22 @@ impl<F: Files> LogDirectory<'_, F> {
             _ => write_failure(&path, &error),
         };
         self.complete().map_err(failed)?;
-        let encoded = draft.encode();
+        let encoded = job.draft.encode(job.sync);
         // The last checkpoint stands if this one is too long for its file.
         let bytes = encoded.map_err(|error| retryable(&error))?;
-        self.write_slot(slot, &bytes).map_err(failed)
+        self.write_place(job.place, &bytes).map_err(failed)
     }
 
-    /// Writes a checkpoint into a slot of the file, which [`LogDirectory::complete`] has made.
-    pub(crate) fn write_slot(&self, slot: u8, bytes: &[u8]) -> io::Result<()> {
+    /// Writes a checkpoint into a place of the file, which [`LogDirectory::complete`] has made.
+    pub(crate) fn write_place(&self, place: u8, bytes: &[u8]) -> io::Result<()> {
         let path = self.checkpoint_path();
-        let room = checkpoint::slot_room(bytes.len());
+        let room = checkpoint::place_room(bytes.len());
         let length = self.files.length(&path)?;
         if length < checkpoint::file_bytes(room) {
             self.files
                 .allocate(&path, checkpoint::file_bytes(room), Pages::Small)?;
         }
-        for (piece, at) in checkpoint::pieces(usize::from(slot), bytes.len() as u64) {
+        for (piece, at) in checkpoint::pieces(usize::from(place), bytes.len() as u64) {
             let piece = &bytes[piece.start as usize..piece.end as usize];
             self.files.write_at(&path, at, piece)?;
         }

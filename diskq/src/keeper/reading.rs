@@ -1,24 +1,29 @@
-//! Reads segments, whole or in part, even if the device cannot read all of them: for the keeper, for start-up, and for
-//! the export.
+//! Reads segments, whole or in part, even if the device cannot read all of them, and the topic's file: for the keeper, for
+//! start-up, and for the export.
 
 use std::io;
 use std::ops::Range;
+use std::path::Path;
 
 use diskq_log::plant;
 use diskq_log::segment::{self, FRAMES_AT, Head, PAGE_BYTES, seqs_at};
 use diskq_log::{
-    Damage, DamageKind, Failure, Memory, Piece, SegmentNumber, SeqRange, SlotKind, segment_file,
+    Damage, DamageKind, Failure, Memory, Piece, SegmentNumber, SeqRange, SlotKind, TOPIC_FILE,
+    segment_file,
 };
 use wire::go_error::system_text;
 use wire::id::Seq;
 
 use super::directory::LogDirectory;
+use crate::error::{Attempt, DiskError};
 use crate::files::Files;
 use crate::mapping::Buffer;
 use crate::platform;
 
 /// The largest number of damaged bytes that the keeper keeps of one segment.
 const SET_ASIDE_BYTES_MAX: usize = 4 << 20;
+/// The bytes of a topic's file that are read at a time.
+const PIECE_BYTES: usize = 1 << 20;
 
 impl<F: Files> LogDirectory<'_, F> {
     /// Reads the messages `indices` through the page cache, up to the first message that is not whole, or that exceeds
@@ -131,7 +136,11 @@ impl<F: Files> LogDirectory<'_, F> {
         let mut image = Buffer::zeroed(bytes)?;
         let path = self.segment_path(segment);
         match self.files.read_at(&path, 0, &mut image) {
-            Ok(()) => Ok(ReadSegment::whole(image)),
+            Ok(()) => Ok(ReadSegment {
+                image,
+                damage: Vec::new(),
+                unreadable: Vec::new(),
+            }),
             Err(error) if is_media_error(&error) => self.rescue(segment, bytes),
             Err(error) => Err(error),
         }
@@ -257,16 +266,6 @@ pub(crate) struct ReadSegment {
     pub(crate) unreadable: Vec<Range<u32>>,
 }
 
-impl ReadSegment {
-    fn whole(image: Buffer) -> ReadSegment {
-        ReadSegment {
-            image,
-            damage: Vec::new(),
-            unreadable: Vec::new(),
-        }
-    }
-}
-
 /// Returns whether the error is that of the file's device or of the file's length, and not of a limit of this process.
 #[must_use]
 pub fn is_media_error(error: &io::Error) -> bool {
@@ -274,4 +273,40 @@ pub fn is_media_error(error: &io::Error) -> bool {
         || error
             .raw_os_error()
             .is_some_and(|code| platform::MEDIA_ERRORS.contains(&code))
+}
+
+/// Reads the file of a topic. `None`: there is none. Blocks.
+///
+/// # Errors
+/// The file cannot be read.
+pub fn read_topic_file(
+    files: &impl Files,
+    data_path: &Path,
+    topic: &str,
+) -> Result<Option<Vec<u8>>, DiskError> {
+    let directory = LogDirectory::new(files, data_path, topic);
+    let path = directory.path.join(TOPIC_FILE);
+    let length = match files.length(&path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        length => length.in_attempt("read", &path)?,
+    };
+    let read = || {
+        let mut bytes = Vec::new();
+        bytes.try_reserve_exact(length as usize)?;
+        bytes.resize(length as usize, 0);
+        let offsets = (0..).step_by(PIECE_BYTES);
+        for (at, piece) in offsets.zip(bytes.chunks_mut(PIECE_BYTES)) {
+            files.read_at(&path, at, piece)?;
+        }
+        Ok::<_, io::Error>(bytes)
+    };
+    read().in_attempt("read", &path).map(Some)
+}
+
+/// The name that a damaged file has got, and whether it has.
+pub type SetAsideFile = (String, io::Result<()>);
+
+/// Keeps a topic's file under another name, because it is damaged.
+pub fn set_topic_file_aside(files: &impl Files, data_path: &Path, topic: &str) -> SetAsideFile {
+    LogDirectory::new(files, data_path, topic).rename_aside(TOPIC_FILE)
 }

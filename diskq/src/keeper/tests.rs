@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use diskq_log::checkpoint;
 use diskq_log::{
     ChannelDraft, CheckpointDraft, CheckpointJob, CheckpointNumber, CheckpointRun, Failure, Memory,
-    Pages, Reply, Request, SegmentNumber, Seq, SyncFailure, SyncJob, segment_file, segment_number,
+    Pages, Reply, Request, SegmentNumber, Seq, SeqRange, SyncFailure, SyncJob, segment_file,
+    segment_number,
 };
 
 use super::*;
@@ -17,12 +18,7 @@ fn keeper() -> Keeper<SimFiles> {
 }
 
 fn sample_draft() -> CheckpointDraft {
-    let run = CheckpointRun {
-        start: Seq(5),
-        count: 10,
-        attempts: 3,
-        due_ns: 0,
-    };
+    let run = CheckpointRun::fresh(SeqRange::new(Seq(5), Seq(15)), 7);
     let channel = ChannelDraft {
         name: "archive".into(),
         paused: true,
@@ -33,12 +29,16 @@ fn sample_draft() -> CheckpointDraft {
 }
 
 fn prepare(keeper: &Keeper<SimFiles>, number: u64) -> Result<Memory, Failure> {
+    prepare_for("t", keeper, number)
+}
+
+fn prepare_for(topic: &str, keeper: &Keeper<SimFiles>, number: u64) -> Result<Memory, Failure> {
     let request = Request::Prepare {
         segment: SegmentNumber(number),
-        bytes: 4096,
+        bytes: 8192,
         pages: Pages::Small,
     };
-    match keeper.handle("t", request) {
+    match keeper.handle(topic, request) {
         Some(Reply::Prepared { result, .. }) => result,
         reply => panic!("{reply:?}"),
     }
@@ -47,10 +47,10 @@ fn prepare(keeper: &Keeper<SimFiles>, number: u64) -> Result<Memory, Failure> {
 #[test]
 fn the_first_segment_makes_the_directory_and_the_room_for_checkpoints() {
     let keeper = keeper();
-    assert_eq!(prepare(&keeper, 1).unwrap().as_ref(), [0; 4096]);
+    assert_eq!(prepare(&keeper, 1).unwrap().as_ref(), [0; 8192]);
     let names = keeper.files().list(Path::new("/data/t.log")).unwrap();
     let names: Vec<_> = names.iter().map(|e| (e.name.as_str(), e.bytes)).collect();
-    let expected = [("000000000001.segment", 4096), ("checkpoint", 3 * 8192)];
+    let expected = [("000000000001.segment", 8192), ("checkpoint", 3 * 8192)];
     assert_eq!(names, expected);
 }
 
@@ -64,16 +64,13 @@ fn a_directory_without_room_for_checkpoints_gets_it_with_the_first_job() {
     for job in jobs {
         for left in [None, Some(0), Some(4096)] {
             let keeper = keeper();
-            let checkpoint = Path::new("/data/t.log/checkpoint");
-            keeper.files().create_dir(Path::new("/data/t.log")).unwrap();
+            let (files, checkpoint) = (keeper.files(), Path::new("/data/t.log/checkpoint"));
+            files.create_dir(Path::new("/data/t.log")).unwrap();
             if let Some(bytes) = left {
-                keeper
-                    .files()
-                    .allocate(checkpoint, bytes, Pages::Small)
-                    .unwrap();
+                files.allocate(checkpoint, bytes, Pages::Small).unwrap();
             }
             job(&keeper);
-            let length = keeper.files().length(checkpoint).unwrap();
+            let length = files.length(checkpoint).unwrap();
             assert_eq!(length, 3 * 8192, "{left:?}");
         }
     }
@@ -82,33 +79,25 @@ fn a_directory_without_room_for_checkpoints_gets_it_with_the_first_job() {
 #[test]
 fn without_room_for_checkpoints_there_is_no_directory_to_count_on() {
     let keeper = keeper();
-    keeper.files().limit(Some(3 * 8192));
+    let (files, checkpoint) = (keeper.files(), Path::new("/data/t.log/checkpoint"));
+    files.limit(Some(3 * 8192));
     let full = || prepare(&keeper, 1).unwrap_err().kind == ErrorKind::StorageFull;
     // There is room for the directory, but not for the segment. Then the directory is not made, either.
     assert!(full());
-    assert!(
-        keeper
-            .files()
-            .length(Path::new("/data/t.log/checkpoint"))
-            .is_ok()
-    );
-    keeper
-        .files()
-        .remove(Path::new("/data/t.log/checkpoint"))
-        .unwrap();
-    keeper.files().remove_dir(Path::new("/data/t.log")).unwrap();
-    keeper.files().limit(Some(8192));
+    assert!(files.length(checkpoint).is_ok());
+    files.remove(checkpoint).unwrap();
+    files.remove_dir(Path::new("/data/t.log")).unwrap();
+    files.limit(Some(8192));
     assert!(full() && full());
-    keeper.files().limit(None);
+    files.limit(None);
     prepare(&keeper, 1).unwrap();
-    let checkpoint = Path::new("/data/t.log/checkpoint");
-    assert_eq!(keeper.files().length(checkpoint).unwrap(), 3 * 8192);
+    assert_eq!(files.length(checkpoint).unwrap(), 3 * 8192);
 }
 
-fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
+fn write_checkpoint(place: u8, draft: &CheckpointDraft, sync: bool) -> Request {
     Request::WriteCheckpoint(CheckpointJob {
-        number: CheckpointNumber(u64::from(slot) + 1),
-        slot,
+        number: CheckpointNumber(u64::from(place) + 1),
+        place,
         draft: draft.clone(),
         sync_first: false,
         sync,
@@ -116,9 +105,9 @@ fn write_checkpoint(slot: u8, draft: &CheckpointDraft, sync: bool) -> Request {
     })
 }
 
-fn slot_contents(keeper: &Keeper<SimFiles>, slot: usize, count: usize) -> Vec<u8> {
+fn place_contents(keeper: &Keeper<SimFiles>, place: usize, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
-    for (piece, at) in checkpoint::pieces(slot, count as u64) {
+    for (piece, at) in checkpoint::pieces(place, count as u64) {
         let piece = &mut bytes[piece.start as usize..piece.end as usize];
         let path = Path::new("/data/t.log/checkpoint");
         keeper.files().read_at(path, at, piece).unwrap();
@@ -129,14 +118,14 @@ fn slot_contents(keeper: &Keeper<SimFiles>, slot: usize, count: usize) -> Vec<u8
 #[test]
 fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
     let keeper = keeper();
-    let mut expected = [const { Vec::new() }; checkpoint::SLOTS];
+    let mut expected = [const { Vec::new() }; checkpoint::PLACES];
     for round in 0..21 {
-        let slot = round % checkpoint::SLOTS;
+        let place = round % checkpoint::PLACES;
         let bytes = vec![round as u8 + 1; 1000 << (round / 3)];
         let write = || {
             let log = LogDirectory::new(keeper.files(), Path::new("/data"), "t");
             log.complete().unwrap();
-            log.write_slot(slot as u8, &bytes).unwrap();
+            log.write_place(place as u8, &bytes).unwrap();
         };
         if round > 0 {
             // The last checkpoint has reserved the room for this one.
@@ -145,9 +134,9 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
             keeper.files().limit(None);
         }
         write();
-        expected[slot] = bytes;
-        for (slot, expected) in expected.iter().enumerate() {
-            assert_eq!(&slot_contents(&keeper, slot, expected.len()), expected);
+        expected[place] = bytes;
+        for (place, expected) in expected.iter().enumerate() {
+            assert_eq!(&place_contents(&keeper, place, expected.len()), expected);
         }
     }
 }
@@ -173,8 +162,8 @@ fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
             assert!(matches!(result, Err(SyncFailure::Final(_))));
         } else {
             assert!(result.is_ok());
-            let bytes = draft.encode().unwrap();
-            assert_eq!(slot_contents(&keeper, 1, bytes.len()), bytes);
+            let bytes = draft.encode(true).unwrap();
+            assert_eq!(place_contents(&keeper, 1, bytes.len()), bytes);
         }
     }
 }
@@ -185,22 +174,15 @@ fn a_checkpoint_that_fails_twice_tells_of_the_sync() {
     let keeper = keeper();
     let mut shared = keeper.shared_sync().unwrap();
     keeper.handle("t", write_checkpoint(1, &CheckpointDraft::default(), false));
-    keeper
-        .files()
-        .fail_next(Call::Write, ErrorKind::StorageFull);
-    keeper
-        .files()
-        .fail_write_back_of(Path::new("/data/t.log/checkpoint"), 1);
+    let (files, checkpoint) = (keeper.files(), Path::new("/data/t.log/checkpoint"));
+    files.fail_next(Call::Write, ErrorKind::StorageFull);
+    files.fail_write_back_of(checkpoint, 1);
     let request = write_checkpoint(0, &CheckpointDraft::default(), true);
     let reply = keeper.handle_together(&mut shared, vec![("t", request)]);
-    let is_final = matches!(
-        &reply[..],
-        [Some(Reply::CheckpointWritten {
-            result: Err(SyncFailure::Final(_)),
-            ..
-        })]
-    );
-    assert!(is_final, "{reply:?}");
+    let [Some(Reply::CheckpointWritten { result, .. })] = &reply[..] else {
+        panic!("{reply:?}")
+    };
+    assert!(matches!(result, Err(SyncFailure::Final(_))), "{result:?}");
 }
 
 #[test]
@@ -209,64 +191,54 @@ fn a_failed_preparation_leaves_no_file() {
         let keeper = keeper();
         prepare(&keeper, 1).unwrap();
         keeper.files().fail_next(call, ErrorKind::StorageFull);
-        assert_eq!(
-            prepare(&keeper, 2).unwrap_err().kind,
-            ErrorKind::StorageFull
-        );
-        assert!(
-            keeper
-                .files()
-                .length(Path::new("/data/t.log/000000000002.segment"))
-                .is_err()
-        );
+        let failure = prepare(&keeper, 2).unwrap_err();
+        assert_eq!(failure.kind, ErrorKind::StorageFull);
+        let path = Path::new("/data/t.log/000000000002.segment");
+        assert!(keeper.files().length(path).is_err());
     }
 }
 
 #[test]
 fn file_names_are_numbers() {
     assert_eq!(segment_file(SegmentNumber(7)), "000000000007.segment");
-    assert_eq!(
-        segment_number("000000000007.segment"),
-        Some(SegmentNumber(7))
-    );
-    assert_eq!(
-        segment_number("1000000000007.segment"),
-        Some(SegmentNumber(1_000_000_000_007))
-    );
-    for other in [
-        "7.segment",
-        "00000000000x.segment",
-        "000000000007.segment.damaged",
-        "+00000000007.segment",
+    for (name, number) in [
+        ("000000000007.segment", Some(7)),
+        ("1000000000007.segment", Some(1_000_000_000_007)),
+        ("7.segment", None),
+        ("00000000000x.segment", None),
+        ("000000000007.segment.damaged", None),
+        ("+00000000007.segment", None),
     ] {
-        assert_eq!(segment_number(other), None, "{other}");
+        assert_eq!(segment_number(name), number.map(SegmentNumber), "{name}");
     }
 }
 
 /// A log with one segment that holds its name.
 fn with_segment(keeper: &Keeper<SimFiles>, topic: &str) {
-    let request = Request::Prepare {
-        segment: SegmentNumber(1),
-        bytes: 8192,
-        pages: Pages::Small,
-    };
-    keeper.handle(topic, request);
+    prepare_for(topic, keeper, 1).unwrap();
     let path = segment_path(topic);
     keeper.files().write_at(&path, 0, topic.as_bytes()).unwrap();
 }
+
+/// The offset of the byte that [`store`] changes.
+const STORED_AT: u64 = 4096;
 
 /// Changes the segment, so that there is something to sync.
 fn store(keeper: &Keeper<SimFiles>, topic: &str) {
     let stored = [stored(keeper, topic) + 1];
     let path = segment_path(topic);
-    keeper.files().write_at(&path, 4096, &stored).unwrap();
+    keeper.files().write_at(&path, STORED_AT, &stored).unwrap();
 }
 
 /// Returns how many times [`store`] was called.
 fn stored(keeper: &Keeper<SimFiles>, topic: &str) -> u8 {
+    byte_at(keeper, topic, STORED_AT)
+}
+
+fn byte_at(keeper: &Keeper<SimFiles>, topic: &str, at: u64) -> u8 {
     let mut byte = [0];
     let path = segment_path(topic);
-    keeper.files().read_at(&path, 4096, &mut byte).unwrap();
+    keeper.files().read_at(&path, at, &mut byte).unwrap();
     byte[0]
 }
 
@@ -290,35 +262,35 @@ fn sync_of(segments: &[u64], copies: &[u64]) -> Request {
 /// removed the directory again, or a topic of the same name could not be deleted.
 #[test]
 fn no_shortage_poisons_a_log_that_shares_a_sync() {
-    let full = |keeper: &Keeper<SimFiles>| keeper.files().limit(Some(0));
-    let no_descriptor =
-        |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Allocate, libc::EMFILE);
-    let removed = |keeper: &Keeper<SimFiles>| {
-        keeper
-            .files()
-            .fail_next(Call::Allocate, ErrorKind::NotFound)
-    };
-    let undeleted = |keeper: &Keeper<SimFiles>| {
-        keeper.files().fail_next(Call::CreateDir, ErrorKind::Other);
-        keeper.delete_topic("t").unwrap_err();
-    };
-    // After this thread has found the file.
-    let removed_later =
-        |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Write, ErrorKind::NotFound);
-    let device = |keeper: &Keeper<SimFiles>| keeper.files().fail_next(Call::Allocate, libc::EIO);
-    type Cause = fn(&Keeper<SimFiles>);
+    type Cause = fn(&SimFiles, &Keeper<SimFiles>);
     let causes: [(Cause, bool); 6] = [
-        (full, true),
-        (no_descriptor, true),
-        (removed, true),
-        (removed_later, true),
-        (undeleted, true),
-        (device, false),
+        (|files, _| files.limit(Some(0)), true),
+        (
+            |files, _| files.fail_next(Call::Allocate, libc::EMFILE),
+            true,
+        ),
+        (
+            |files, _| files.fail_next(Call::Allocate, ErrorKind::NotFound),
+            true,
+        ),
+        // The file is removed after this thread has found it.
+        (
+            |files, _| files.fail_next(Call::Write, ErrorKind::NotFound),
+            true,
+        ),
+        (
+            |files, keeper| {
+                files.fail_next(Call::CreateDir, ErrorKind::Other);
+                keeper.delete_topic("t").unwrap_err();
+            },
+            true,
+        ),
+        (|files, _| files.fail_next(Call::Allocate, libc::EIO), false),
     ];
     for (number, (cause, is_retryable)) in causes.into_iter().enumerate() {
         let keeper = keeper();
         let mut shared = keeper.shared_sync().unwrap();
-        cause(&keeper);
+        cause(keeper.files(), &keeper);
         let request = write_checkpoint(0, &CheckpointDraft::default(), true);
         let mut replies = keeper.handle_together(&mut shared, vec![("t", request)]);
         let Some(Reply::CheckpointWritten {
@@ -364,12 +336,7 @@ fn many_logs_are_synced_at_once() {
     assert!(shared.take_failure().is_none());
     keeper.files().crash(Crash::Power { seed: 1 });
     for topic in ["a", "b"] {
-        let mut byte = [0];
-        keeper
-            .files()
-            .read_at(&segment_path(topic), 0, &mut byte)
-            .unwrap();
-        assert_eq!(byte, topic.as_bytes());
+        assert_eq!([byte_at(&keeper, topic, 0)], topic.as_bytes());
     }
     for topic in ["a", "b"] {
         store(&keeper, topic);
@@ -416,10 +383,8 @@ fn a_shared_sync_takes_no_error_from_a_log_outside_of_it() {
         assert!(synced[0]);
         // The log takes nothing more after its first failed sync.
         assert!(synced[1] == (round > 0), "{synced:?}");
-        assert_eq!(
-            sync_together(&keeper, &mut shards[1], &["c", "e"]),
-            [true, true]
-        );
+        let others = sync_together(&keeper, &mut shards[1], &["c", "e"]);
+        assert_eq!(others, [true, true]);
     }
 }
 
@@ -440,16 +405,11 @@ fn no_order_of_syncs_loses_a_write_error() {
         let (mut is_lost, mut is_name_lost) = ([false; 2], false);
         for step in 0..STEPS {
             let synced: &[usize] = match order / KINDS.pow(step) % KINDS {
-                0 => {
-                    store(keeper, "a");
-                    keeper.files().fail_write_back_of(&segment_path("a"), 1);
-                    is_lost[0] = true;
-                    continue;
-                }
-                1 => {
-                    store(keeper, "b");
-                    keeper.files().fail_write_back_of(&segment_path("b"), 1);
-                    is_lost[1] = true;
+                log @ 0..2 => {
+                    let topic = topics[log as usize];
+                    store(keeper, topic);
+                    files.fail_write_back_of(&segment_path(topic), 1);
+                    is_lost[log as usize] = true;
                     continue;
                 }
                 2 => {

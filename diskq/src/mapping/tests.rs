@@ -16,7 +16,7 @@ fn file_of(bytes: u64) -> File {
 #[test]
 fn what_is_stored_is_in_the_file_whoever_unmaps_it() {
     let file = file_of(8192);
-    let mut memory = map(&file, 8192).unwrap().lend();
+    let mut memory = lend(map(&file, 8192).unwrap());
     memory.as_mut()[5000] = 42;
     // Sent to another thread and unmapped there, after the descriptor it was made from.
     let reader = file.try_clone().unwrap();
@@ -43,7 +43,7 @@ fn all_pages_are_there_from_the_start_however_many() {
     for bytes in [4096, (3 * AT_ONCE + 4096) as u32] {
         let file = file_of(u64::from(bytes));
         let mapping = map(&file, bytes).unwrap();
-        let address = mapping.0.as_ptr() as usize;
+        let address = mapping.as_ptr() as usize;
         assert_eq!(resident_kib(address), u64::from(bytes) / 1024);
     }
 }
@@ -67,7 +67,7 @@ fn resident_kib(address: usize) -> u64 {
 fn pages_that_were_let_go_come_back_as_they_were() {
     const PAGE: u32 = 4096;
     let file = file_of(16 * u64::from(PAGE));
-    let mut memory = map(&file, 16 * PAGE).unwrap().lend();
+    let mut memory = lend(map(&file, 16 * PAGE).unwrap());
     memory.as_mut().fill(7);
     let address = memory.as_ref().as_ptr() as usize;
     assert_eq!(resident_kib(address), 64);
@@ -90,7 +90,7 @@ fn nothing_stored_is_lost_while_pages_are_let_go() {
 
 fn let_go_while_storing(size: usize) {
     let file = file_of(size as u64);
-    let mut memory = map(&file, size as u32).unwrap().lend();
+    let mut memory = lend(map(&file, size as u32).unwrap());
     let written = memory.written([0..size as u32, 0..0]).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..2 {
@@ -125,7 +125,7 @@ fn is_mapped(address: usize) -> bool {
 #[test]
 fn a_mapping_ends_when_its_whole_slice_comes_back() {
     let file = file_of(8192);
-    let memory = map(&file, 8192).unwrap().lend();
+    let memory = lend(map(&file, 8192).unwrap());
     let address = memory.as_ref().as_ptr() as usize;
     let Memory::Lent(bytes) = memory else {
         panic!("a mapping is lent");
@@ -176,7 +176,7 @@ fn sigbus_child() {
     }
     install_sigbus_reporter().unwrap();
     let file = file_of(8192);
-    let memory = map(&file, 8192).unwrap().lend();
+    let memory = lend(map(&file, 8192).unwrap());
     // This crate never does this, but no lock stops another program from doing it.
     file.set_len(0).unwrap();
     println!("{}", memory.as_ref()[4096]);

@@ -1,9 +1,9 @@
-//! Start-up reads the checkpoint slots: the newest whole one wins.
+//! Start-up reads the checkpoints: the newest whole one wins.
 
 use std::io;
 
 use diskq_log::checkpoint::{
-    self, CHECKPOINT_FILE, FILE_BYTES_MIN, NUMBER_MAX, Roster, SLOTS, SlotContent,
+    self, CHECKPOINT_FILE, FILE_BYTES_MIN, NUMBER_MAX, PLACES, PlaceContent, Roster,
 };
 use diskq_log::range::normalise;
 use diskq_log::{Checkpoint, Checkpoints, DamageKind, segment_number};
@@ -31,17 +31,17 @@ struct Found {
 
 impl<F: Files> Opening<'_, F> {
     pub(super) fn read_checkpoints(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
-        let mut whole = [const { None }; SLOTS];
+        let mut whole = [const { None }; PLACES];
         let mut is_unread = false;
         let mut newer_number = 0;
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
-        self.recorded_ns = file.map_or(0, |entry| entry.modified_ns);
+        self.recovered.recorded_ns = file.map_or(0, |entry| entry.modified_ns);
         let has_segments = entries
             .iter()
             .any(|entry| segment_number(&entry.name).is_some());
         if has_segments && file_bytes < FILE_BYTES_MIN {
-            self.any_slot_is_bad = true;
+            self.any_place_is_bad = true;
             let what = match file {
                 Some(_) => {
                     format!("the file has {file_bytes} bytes instead of {FILE_BYTES_MIN} or more")
@@ -52,27 +52,27 @@ impl<F: Files> Opening<'_, F> {
             let detail = format!("{what}: {why}");
             self.report(DamageKind::CheckpointFile, CHECKPOINT_FILE, NO_SEQS, detail);
         }
-        for (slot, whole) in whole.iter_mut().enumerate() {
-            let read = self.read_slot(slot, file_bytes);
+        for (place, whole) in whole.iter_mut().enumerate() {
+            let read = self.read_place(place, file_bytes);
             let content = read.and_then(|bytes| {
                 let is_longer = checkpoint::encoded_bytes(&bytes) > bytes.len() as u64;
                 Ok((checkpoint::decode(&bytes)?, is_longer))
             });
             let mut kind = DamageKind::Checkpoint;
             let trouble = match content {
-                Ok((SlotContent::Empty, _)) => continue,
-                Ok((SlotContent::Checkpoint(checkpoint, sync), _)) => {
+                Ok((PlaceContent::Empty, _)) => continue,
+                Ok((PlaceContent::Checkpoint(checkpoint, sync), _)) => {
                     *whole = Some(Found {
                         number: checkpoint.number,
                         sync,
                         next: checkpoint.next,
-                        roster: Roster::from(&*checkpoint),
+                        roster: checkpoint.roster(),
                     });
                     self.keep_newest(*checkpoint);
                     continue;
                 }
-                Ok((SlotContent::Bad, false)) => "does not agree with its CRC".to_owned(),
-                Ok((SlotContent::Bad, true)) => {
+                Ok((PlaceContent::Bad, false)) => "does not agree with its CRC".to_owned(),
+                Ok((PlaceContent::Bad, true)) => {
                     let is_cut =
                         file_bytes >= FILE_BYTES_MIN && !checkpoint::is_file_length(file_bytes);
                     if is_cut {
@@ -86,8 +86,8 @@ impl<F: Files> Opening<'_, F> {
                     };
                     format!("is longer than the file of {file_bytes} bytes: {why}")
                 }
-                Ok((SlotContent::Inconsistent, _)) => "contradicts itself".to_owned(),
-                Ok((SlotContent::Newer { version, number }, _)) => {
+                Ok((PlaceContent::Inconsistent, _)) => "contradicts itself".to_owned(),
+                Ok((PlaceContent::Newer { version, number }, _)) => {
                     if number <= NUMBER_MAX {
                         newer_number = newer_number.max(number);
                     }
@@ -99,16 +99,16 @@ impl<F: Files> Opening<'_, F> {
                 }
                 Err(error) => return Err(self.cannot_read(CHECKPOINT_FILE, error)),
             };
-            self.any_slot_is_bad = true;
-            let slot = char::from(b'a' + slot as u8);
-            let detail = format!("checkpoint in slot {slot} {trouble}");
+            self.any_place_is_bad = true;
+            let place = char::from(b'a' + place as u8);
+            let detail = format!("checkpoint in place {place} {trouble}");
             self.report(kind, CHECKPOINT_FILE, NO_SEQS, detail);
         }
-        self.judge_slots(&whole, newer_number, is_unread);
+        self.judge_places(&whole, newer_number, is_unread);
         if file.is_none() {
-            self.checkpoints.begin_new_file();
+            self.log.checkpoints.begin_new_file();
         }
-        match &self.checkpoint {
+        match &self.recovered.checkpoint {
             Some(newest) => {
                 let mut owed = checkpoint::reserved(newest.named().count())
                     .map_err(|error| self.cannot_read(CHECKPOINT_FILE, error.into()))?;
@@ -116,7 +116,7 @@ impl<F: Files> Opening<'_, F> {
                 normalise(&mut owed);
                 self.owed = owed;
             }
-            None if self.any_slot_is_bad => {
+            None if self.any_place_is_bad => {
                 let detail = "no checkpoint is readable: everything found is delivered".to_owned();
                 self.report(DamageKind::CheckpointLost, CHECKPOINT_FILE, NO_SEQS, detail);
             }
@@ -129,18 +129,22 @@ impl<F: Files> Opening<'_, F> {
     fn keep_newest(&mut self, checkpoint: Checkpoint) {
         let named = checkpoint.named().map(|range| range.end).max();
         let all = [Some(checkpoint.next), Some(checkpoint.synced), named];
-        self.next = all.into_iter().flatten().fold(self.next, Seq::max);
-        let newest = self.checkpoint.as_ref().map_or(0, |newest| newest.number);
+        self.log.next = all.into_iter().flatten().fold(self.log.next, Seq::max);
+        let newest = self
+            .recovered
+            .checkpoint
+            .as_ref()
+            .map_or(0, |newest| newest.number);
         if checkpoint.number > newest {
-            self.checkpoint = Some(checkpoint);
+            self.recovered.checkpoint = Some(checkpoint);
         }
     }
 
-    /// Reads the checkpoint in one slot of a file of `file_bytes` bytes. Each slot is read by itself, so a block that
-    /// cannot be read costs no other slot. The file's length bounds the read, whatever the slot says.
-    fn read_slot(&self, slot: usize, file_bytes: u64) -> io::Result<Vec<u8>> {
+    /// Reads the checkpoint in one place of a file of `file_bytes` bytes. Each place is read by itself, so a block that
+    /// cannot be read costs no other place. The file's length bounds the read, whatever the checkpoint says.
+    fn read_place(&self, place: usize, file_bytes: u64) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::new();
-        for (piece, at) in checkpoint::pieces(slot, file_bytes) {
+        for (piece, at) in checkpoint::pieces(place, file_bytes) {
             let piece_bytes = piece.end - piece.start;
             if at.saturating_add(piece_bytes) > file_bytes
                 || piece.start > 0 && piece.start >= checkpoint::encoded_bytes(&bytes)
@@ -155,16 +159,23 @@ impl<F: Files> Opening<'_, F> {
         Ok(bytes)
     }
 
-    /// Notes the checkpoint number of each slot, and the checkpoint that is surely durable.
+    /// Notes the checkpoint number of each place, and the checkpoint that is surely durable.
     ///
     /// Checkpoints are written one after another, and each process syncs the newest checkpoint that it finds before it
     /// writes its first one. So a checkpoint with the sync flag is durable if there is a newer checkpoint. Only the newest
     /// checkpoint may have been cut off before its sync ended. A checkpoint that cannot be
     /// read now may be readable at the next start, so new checkpoints get numbers above any that it may have. They also get
     /// numbers above `newer_number`, the highest one of an unknown version: a later program reads that checkpoint.
-    fn judge_slots(&mut self, whole: &[Option<Found>; SLOTS], newer_number: u64, is_unread: bool) {
+    fn judge_places(
+        &mut self,
+        whole: &[Option<Found>; PLACES],
+        newer_number: u64,
+        is_unread: bool,
+    ) {
         let number = |found: &Found| found.number;
-        let slots = whole.each_ref().map(|slot| slot.as_ref().map_or(0, number));
+        let places = whole
+            .each_ref()
+            .map(|found| found.as_ref().map_or(0, number));
         let found = || whole.iter().flatten();
         let newest = found().max_by_key(|found| found.number);
         let newest_number = newest.map_or(0, number);
@@ -178,13 +189,19 @@ impl<F: Files> Opening<'_, F> {
             let is_different = durable.is_none_or(|durable| durable.roster != found.roster);
             found.number > durable_number && (!found.sync || is_different)
         });
-        self.checkpoints =
-            Checkpoints::from_found(slots, durable_number, last_number, self.synced(), is_unsure);
+        self.log.checkpoints = Checkpoints::from_found(
+            places,
+            durable_number,
+            last_number,
+            self.synced(),
+            is_unsure,
+        );
         if newest.is_some_and(|newest| newest.sync) {
-            self.checkpoints.doubt_newest();
+            self.log.checkpoints.doubt_newest();
         }
         self.durable_next = durable.map_or(Seq(0), |found| found.next);
         let believed = durable.filter(|_| newest.is_some_and(|newest| newest.sync));
-        self.durable_channels = believed.map_or_else(Roster::default, |found| found.roster.clone());
+        self.recovered.durable_channels =
+            believed.map_or_else(Roster::default, |found| found.roster.clone());
     }
 }

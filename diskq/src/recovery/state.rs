@@ -32,7 +32,7 @@ impl<F: Files> Opening<'_, F> {
                 Ok(StateContent::Empty) => continue,
                 Ok(StateContent::State(state)) => {
                     // The origins of messages below the boundary are not read.
-                    self.next = self.next.max(state.boundary);
+                    self.log.next = self.log.next.max(state.boundary);
                     states.push((file, state));
                     continue;
                 }
@@ -51,7 +51,7 @@ impl<F: Files> Opening<'_, F> {
         let newest = states.pop();
         // A crash may have come before the sync of the newest state. If the other file is torn, a later state was being
         // written there, and the newest whole state was synced before.
-        self.durable_boundary = match (states.pop(), &newest) {
+        self.recovered.durable_boundary = match (states.pop(), &newest) {
             (Some((_, older)), Some((_, newest))) => older.boundary.min(newest.boundary),
             (None, Some((_, newest))) if is_any_bad => newest.boundary,
             (_, _) => Seq(0),
@@ -64,8 +64,8 @@ impl<F: Files> Opening<'_, F> {
         };
         plant!(NumbersNotRead, self.origins_from = Seq(u64::MAX));
         if let Some((file, state)) = newest {
-            self.states = States::from_found(state.number, file);
-            self.state = Some(state);
+            self.log.states = States::from_found(state.number, file);
+            self.recovered.state = Some(state);
         }
         Ok(())
     }

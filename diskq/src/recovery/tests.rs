@@ -1,10 +1,11 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use diskq_log::checkpoint::{self, CHECKPOINT_FILE, SLOTS};
-use diskq_log::checkpoint::{ChannelDraft, CheckpointDraft};
-use diskq_log::segment;
-use diskq_log::{ChannelCheckpoint, CheckpointRun, Durable, Pages, Taken};
+use diskq_log::checkpoint::{self, CHECKPOINT_FILE, PLACES, Roster};
+use diskq_log::{
+    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Durable, Pages,
+    Run, Taken, segment, segment_file,
+};
 use wire::id::SEQ_MAX;
 
 use super::*;
@@ -40,6 +41,51 @@ fn serve(log: &mut Log, keeper: &Keeper<SimFiles>) {
     }
 }
 
+/// The path of a segment's file.
+fn file(number: u64) -> PathBuf {
+    directory().join(segment_file(SegmentNumber(number)))
+}
+
+fn put(files: &SimFiles, path: &Path, bytes: &[u8]) {
+    files.write_at(path, 0, bytes).unwrap();
+}
+
+/// The first bytes of a file.
+fn start_of(files: &SimFiles, path: &Path, bytes: u64) -> Vec<u8> {
+    let mut start = vec![0; bytes as usize];
+    files.read_at(path, 0, &mut start).unwrap();
+    start
+}
+
+fn kinds(recovered: &Recovered) -> Vec<DamageKind> {
+    let damage = recovered.damage.iter();
+    damage.map(|damage| damage.kind).collect()
+}
+
+fn channel(name: &str) -> ChannelCheckpoint {
+    ChannelCheckpoint {
+        name: name.into(),
+        ..ChannelCheckpoint::default()
+    }
+}
+
+/// Writes and syncs a checkpoint with these channels.
+fn record(log: &mut Log, channels: Vec<ChannelCheckpoint>, keeper: &Keeper<SimFiles>) {
+    let checkpoint = Checkpoint {
+        channels,
+        ..Checkpoint::default()
+    };
+    log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
+    serve(log, keeper);
+}
+
+/// A disk with an empty log.
+fn new_log() -> (SimFiles, Keeper<SimFiles>, Log) {
+    let files = SimFiles::new();
+    let keeper = Keeper::new(files.clone(), data_path());
+    (files, keeper, Log::new(options()))
+}
+
 /// Appends a message that one channel holds.
 fn append(log: &mut Log, body: &[u8], keeper: &Keeper<SimFiles>) {
     while log.append(MONO, WALL_NS, body, 0).is_err() {
@@ -68,9 +114,7 @@ fn open_with_bad_sectors(files: &SimFiles) -> Recovered {
 
 /// A disk with `count` synced messages, named by a synced checkpoint, and the seq of the first.
 fn disk_with(count: u32) -> (SimFiles, Seq) {
-    let files = SimFiles::new();
-    let keeper = Keeper::new(files.clone(), data_path());
-    let mut log = Log::new(options());
+    let (files, keeper, mut log) = new_log();
     for index in 0..count {
         let body = index.to_le_bytes().repeat(50);
         append(&mut log, &body, &keeper);
@@ -85,18 +129,9 @@ fn disk_with(count: u32) -> (SimFiles, Seq) {
             attempts: number,
             due_ns: 0,
         };
-        let channel = ChannelCheckpoint {
-            name: "c".into(),
-            paused: false,
-            runs: vec![run],
-            ..ChannelCheckpoint::default()
-        };
-        let checkpoint = Checkpoint {
-            channels: vec![channel],
-            ..Checkpoint::default()
-        };
-        log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
-        serve(&mut log, &keeper);
+        let mut channel = channel("c");
+        channel.runs = vec![run];
+        record(&mut log, vec![channel], &keeper);
     }
     files.observe(&data_path(), TOPIC, &log);
     (files, first)
@@ -113,38 +148,44 @@ fn open(files: &SimFiles) -> Recovered {
     .unwrap()
 }
 
-/// Reads all messages, and checks each that can be read. Returns their number, and the number of damaged messages.
-fn read_all(recovered: Recovered, files: &SimFiles, first: Seq) -> (u64, u64) {
-    let keeper = Keeper::new(files.clone(), data_path());
-    let mut log = recovered.log;
-    recovered
-        .found
-        .iter()
-        .for_each(|range| log.retain(*range, 1));
+/// Holds all messages that were found, and takes each that can be read.
+fn take_all(
+    recovered: Recovered,
+    keeper: &Keeper<SimFiles>,
+    mut take: impl FnMut(&Log, Run),
+) -> (Log, Vec<SeqRange>) {
+    let (mut log, found) = (recovered.log, recovered.found);
+    found.iter().for_each(|range| log.retain(*range, 1));
     log.release_unheld();
-    let mut read = 0;
-    for range in recovered.found {
+    log.check();
+    for range in &found {
         let mut start = range.start;
         while start < range.end {
             match log.take_run(SeqRange::new(start, range.end), 100, 1 << 20) {
                 Taken::Run(run) => {
-                    for (bytes, seq) in log.bytes(&run).chunks(234).zip(start.0..) {
-                        let index = (seq - first.0) as u32;
-                        assert_eq!(
-                            bytes[34..],
-                            index.to_le_bytes().repeat(50),
-                            "a wrong message"
-                        );
-                    }
-                    start = Seq(start.0 + u64::from(run.count));
-                    read += u64::from(run.count);
+                    take(&log, run);
+                    start = start.offset(run.count.into());
                 }
-                Taken::Loading => serve(&mut log, &keeper),
+                Taken::Loading => serve(&mut log, keeper),
                 Taken::Damaged(damaged) => start = damaged.end,
             }
         }
         log.check();
     }
+    (log, found)
+}
+
+/// Reads all messages, and checks each that can be read. Returns their number, and the number of damaged messages.
+fn read_all(recovered: Recovered, files: &SimFiles, first: Seq) -> (u64, u64) {
+    let keeper = Keeper::new(files.clone(), data_path());
+    let mut read = 0;
+    let (log, _) = take_all(recovered, &keeper, |log, run| {
+        for (bytes, seq) in log.bytes(&run).chunks(234).zip(run.first.0..) {
+            let body = ((seq - first.0) as u32).to_le_bytes().repeat(50);
+            assert_eq!(bytes[34..], body, "a wrong message");
+        }
+        read += u64::from(run.count);
+    });
     (read, log.stats().damaged_count)
 }
 
@@ -175,12 +216,12 @@ fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
 fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
     let (pristine, _) = disk_with(80);
     let path = directory().join(CHECKPOINT_FILE);
-    let newest = slots_by_age(&pristine)[SLOTS - 1];
+    let newest = places_by_age(&pristine)[PLACES - 1];
     for bit in 0..100 * 8 {
         let (files, first) = disk_with(80);
         files.damage(&path, newest + bit / 8, 1 << (bit % 8));
         let recovered = open(&files);
-        let kinds: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
+        let kinds = kinds(&recovered);
         let older = recovered.checkpoint.as_ref().unwrap();
         if kinds.is_empty() {
             assert_eq!(older.number, 2, "bit {bit} lies behind the checkpoint");
@@ -191,21 +232,21 @@ fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
     }
 }
 
-/// Returns the offsets of the slots of a checkpoint file, from the oldest slot to the newest.
-fn slots_by_age(files: &SimFiles) -> Vec<usize> {
+/// Returns the offsets of the places of a checkpoint file, from the oldest checkpoint to the newest.
+fn places_by_age(files: &SimFiles) -> Vec<usize> {
     let path = directory().join(CHECKPOINT_FILE);
-    let slot_at = |slot| checkpoint::pieces(slot, 1).next().unwrap().1;
-    let mut slots: Vec<(u64, usize)> = (0..SLOTS)
-        .map(|slot| {
+    let offset = |place| checkpoint::pieces(place, 1).next().unwrap().1;
+    let mut places: Vec<(u64, usize)> = (0..PLACES)
+        .map(|place| {
             let mut number = [0; 8];
             files
-                .read_at(&path, slot_at(slot) + 8, &mut number)
+                .read_at(&path, offset(place) + 8, &mut number)
                 .unwrap();
-            (u64::from_le_bytes(number), slot_at(slot) as usize)
+            (u64::from_le_bytes(number), offset(place) as usize)
         })
         .collect();
-    slots.sort_unstable();
-    slots.into_iter().map(|(_, at)| at).collect()
+    places.sort_unstable();
+    places.into_iter().map(|(_, at)| at).collect()
 }
 
 /// Regression: this program's checkpoints got lower numbers than the one that a later program had left. After a return to
@@ -215,7 +256,7 @@ fn checkpoints_get_numbers_above_that_of_an_unknown_version() {
     let check = |left: u64, next: u64| {
         let (files, _) = disk_with(80);
         let path = directory().join(CHECKPOINT_FILE);
-        let at = *slots_by_age(&files).last().unwrap() as u64;
+        let at = *places_by_age(&files).last().unwrap() as u64;
         let mut bytes = vec![0; 4096];
         files.read_at(&path, at, &mut bytes).unwrap();
         bytes[4..6].copy_from_slice(&99_u16.to_le_bytes());
@@ -236,22 +277,10 @@ fn checkpoints_get_numbers_above_that_of_an_unknown_version() {
 fn the_channels_of_the_last_but_one_checkpoint_are_durable() {
     let names = [&["gone"][..], &["kept"], &["kept", "new"]];
     let record = || {
-        let files = SimFiles::new();
-        let keeper = Keeper::new(files.clone(), data_path());
-        let mut log = Log::new(options());
+        let (files, keeper, mut log) = new_log();
         for names in names {
-            let channel = |name: &&str| ChannelCheckpoint {
-                name: (*name).into(),
-                paused: false,
-                runs: Vec::new(),
-                ..ChannelCheckpoint::default()
-            };
-            let checkpoint = Checkpoint {
-                channels: names.iter().map(channel).collect(),
-                ..Checkpoint::default()
-            };
-            log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
-            serve(&mut log, &keeper);
+            let channels = names.iter().map(|name| channel(name));
+            record(&mut log, channels.collect(), &keeper);
         }
         files
     };
@@ -260,7 +289,7 @@ fn the_channels_of_the_last_but_one_checkpoint_are_durable() {
     let whole = open(&record());
     assert_eq!(durable(&whole), [false, true, false, false]);
     let files = record();
-    let by_age = slots_by_age(&files);
+    let by_age = places_by_age(&files);
     let path = directory().join(CHECKPOINT_FILE);
     files.damage(&path, by_age[2] + 40, 1);
     let newest_is_bad = open(&files);
@@ -275,23 +304,10 @@ fn the_channels_of_the_last_but_one_checkpoint_are_durable() {
 /// A checkpoint that was written without a sync may come after a failed sync: no channel counts as durable.
 #[test]
 fn a_channel_is_not_durable_by_a_sync_that_failed() {
-    let files = SimFiles::new();
-    let keeper = Keeper::new(files.clone(), data_path());
-    let mut log = Log::new(options());
-    let channel = ChannelCheckpoint {
-        name: "new".into(),
-        paused: false,
-        runs: Vec::new(),
-        ..ChannelCheckpoint::default()
-    };
-    let checkpoint = Checkpoint {
-        channels: vec![channel],
-        ..Checkpoint::default()
-    };
+    let (files, keeper, mut log) = new_log();
     files.fail_next(Call::Sync, io::ErrorKind::Other);
     for _ in 0..2 {
-        log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
-        serve(&mut log, &keeper);
+        record(&mut log, vec![channel("new")], &keeper);
     }
     let recovered = open(&files);
     let newest = recovered.checkpoint.expect("both were written");
@@ -316,16 +332,7 @@ fn write_channels(log: &mut Log, names: &[&str], keeper: &Keeper<SimFiles>) {
     let number = log.next_checkpoint().0;
     let more = (0..8).map(|at| format!("{number:030}{at:030}"));
     let names = names.iter().map(|name| (*name).to_owned()).chain(more);
-    let channels = names.map(|name| ChannelCheckpoint {
-        name,
-        ..ChannelCheckpoint::default()
-    });
-    let checkpoint = Checkpoint {
-        channels: channels.collect(),
-        ..Checkpoint::default()
-    };
-    log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
-    serve(log, keeper);
+    record(log, names.map(|name| channel(&name)).collect(), keeper);
 }
 
 /// Two processes were killed one after the other between a checkpoint and its sync. The third one took the first of
@@ -346,7 +353,7 @@ fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one(
         live_and_die(&files, &["a", "x"], die_at[1]);
         let durable = live_and_die(&files, &["a", "x", "y"], die_at[2]);
         files.crash(Crash::Power { seed });
-        let found = open(&files).checkpoint.map(|found| Roster::from(&found));
+        let found = open(&files).checkpoint.map(|found| found.roster());
         let is_there = |name| found.as_ref().is_some_and(|found| found.names(name));
         assert!(is_there("a"), "calls {die_at:?}");
         assert!(is_there("x") || !durable.names("x"), "calls {die_at:?}");
@@ -361,15 +368,14 @@ fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one(
 #[test]
 fn unreadable_checkpoints_are_not_absent() {
     let (files, first) = disk_with(80);
-    for slot in 0..SLOTS {
-        let (_, at) = checkpoint::pieces(slot, 1).next().unwrap();
+    for place in 0..PLACES {
+        let (_, at) = checkpoint::pieces(place, 1).next().unwrap();
         files.damage(&directory().join(CHECKPOINT_FILE), at as usize + 30, 1);
         files.damage(&directory().join(CHECKPOINT_FILE), at as usize, 1);
     }
     let recovered = open(&files);
     assert!(recovered.checkpoint.is_none());
-    let lost = |damage: &Damage| damage.kind == DamageKind::CheckpointLost;
-    assert!(recovered.damage.iter().any(lost));
+    assert!(kinds(&recovered).contains(&DamageKind::CheckpointLost));
     assert_eq!(read_all(recovered, &files, first), (80, 0));
 }
 
@@ -380,14 +386,10 @@ fn a_checkpoint_file_that_is_missing_or_cut_is_reported() {
     let whole_bytes = disk_with(80).0.length(&path).unwrap();
     for left in [None, Some(0), Some(4096), Some(8192), Some(whole_bytes - 1)] {
         let (files, first) = disk_with(80);
-        let mut bytes = vec![0; left.unwrap_or(0) as usize];
-        files.read_at(&path, 0, &mut bytes).unwrap();
+        let bytes = start_of(&files, &path, left.unwrap_or(0));
         files.remove(&path).unwrap();
         if left.is_some() {
-            files
-                .allocate(&path, left.unwrap_or(0), Pages::Small)
-                .unwrap();
-            files.write_at(&path, 0, &bytes).unwrap();
+            put(&files, &path, &bytes);
         }
         let recovered = open(&files);
         let damage = &recovered.damage[0];
@@ -397,8 +399,7 @@ fn a_checkpoint_file_that_is_missing_or_cut_is_reported() {
             Some(left) => format!("the file has {left} bytes instead of {whole_bytes} or more"),
         };
         assert!(damage.detail.starts_with(&expected), "{damage}");
-        let lost = |damage: &Damage| damage.kind == DamageKind::CheckpointLost;
-        let is_lost = recovered.damage.iter().any(lost);
+        let is_lost = kinds(&recovered).contains(&DamageKind::CheckpointLost);
         assert_eq!(is_lost, recovered.checkpoint.is_none(), "{left:?}");
         assert_eq!(read_all(recovered, &files, first), (80, 0), "{left:?}");
     }
@@ -413,26 +414,22 @@ fn a_checkpoint_whose_end_is_cut_off_is_told_from_a_bad_one() {
         let (files, first) = disk_with(80);
         let newest = open(&files).checkpoint.expect("there is one");
         // Every second message, again and again: more runs than a file of the least length has room for.
-        let runs = (0..1000).map(|index| CheckpointRun {
-            start: Seq(first.0 + 2 * index),
-            count: 1,
-            attempts: 1,
-            due_ns: 0,
-        });
+        let owed = (0..1000).map(|index| SeqRange::one(first.offset(2 * index)));
+        let runs = owed.map(|seqs| CheckpointRun::fresh(seqs, 0));
         let long = ChannelDraft {
             name: "long".to_owned(),
             runs: runs.collect::<Vec<_>>().iter().collect(),
             ..ChannelDraft::default()
         };
         let mut draft = CheckpointDraft::new(false, vec![long]);
-        draft.stamp.number = newest.number + 1;
-        draft.stamp.next = Seq(first.0 + 2000);
+        draft.number = newest.number + 1;
+        draft.next = Seq(first.0 + 2000);
+        let encoded = draft.encode(false).unwrap();
         let directory = LogDirectory::new(&files, &data_path(), TOPIC);
-        directory.write_slot(2, &draft.encode().unwrap()).unwrap();
-        let mut bytes = vec![0; left as usize];
-        files.read_at(&path, 0, &mut bytes).unwrap();
+        directory.write_place(2, &encoded).unwrap();
+        let bytes = start_of(&files, &path, left);
         files.remove(&path).unwrap();
-        files.write_at(&path, 0, &bytes).unwrap();
+        put(&files, &path, &bytes);
         let recovered = open(&files);
         let [damage] = &recovered.damage[..] else {
             panic!("{:?}", recovered.damage);
@@ -446,11 +443,11 @@ fn a_checkpoint_whose_end_is_cut_off_is_told_from_a_bad_one() {
             Some(newest.number)
         );
     };
-    let cut = "in slot c is longer than the file of 40000 bytes: the copy of the data path is not complete";
+    let cut = "in place c is longer than the file of 40000 bytes: the copy of the data path is not complete";
     check(40_000, DamageKind::CheckpointFile, cut);
     check(24_577, DamageKind::CheckpointFile, "not complete");
     // The file is as long as before it grew.
-    let torn = "in slot c is longer than the file of 24576 bytes: the power failed, or";
+    let torn = "in place c is longer than the file of 24576 bytes: the power failed, or";
     check(24_576, DamageKind::Checkpoint, torn);
 }
 
@@ -471,8 +468,7 @@ fn a_checkpoint_file_that_is_made_again_gets_a_durable_name() {
                 append(&mut log, b"new", &keeper);
             }
             for _ in 0..2 {
-                log.write_checkpoint(MONO, &Checkpoint::default(), Durable::Yes);
-                serve(&mut log, &keeper);
+                record(&mut log, Vec::new(), &keeper);
             }
             files.crash(Crash::Power { seed });
             assert!(files.length(&path).is_ok(), "seed {seed}, {makes_segment}");
@@ -492,15 +488,9 @@ fn a_log_without_files_has_no_damage() {
 #[test]
 fn a_missing_segment_is_counted_and_the_rest_is_delivered() {
     let (files, first) = disk_with(80);
-    files
-        .remove(&directory().join("000000000002.segment"))
-        .unwrap();
+    files.remove(&file(2)).unwrap();
     let recovered = open(&files);
-    let missing: u64 = recovered
-        .damage
-        .iter()
-        .map(|damage| damage.seqs.len())
-        .sum();
+    let missing = recovered.damage.iter().map(|it| it.seqs.len()).sum();
     assert!(missing > 20, "{:?}", recovered.damage);
     assert_eq!(read_all(recovered, &files, first), (80 - missing, missing));
 }
@@ -508,43 +498,31 @@ fn a_missing_segment_is_counted_and_the_rest_is_delivered() {
 #[test]
 fn foreign_files_are_left_alone_and_reported_if_they_look_like_ours() {
     let (files, first) = disk_with(80);
-    let foreign = directory().join("000000000009.segment");
-    files.write_at(&foreign, 0, &[7; 5000]).unwrap();
-    files
-        .write_at(&directory().join("notes.txt"), 0, b"hello")
-        .unwrap();
-    let mut copy = vec![0; 8192];
-    files
-        .read_at(&directory().join("000000000001.segment"), 0, &mut copy)
-        .unwrap();
+    let foreign = file(9);
+    put(&files, &foreign, &[7; 5000]);
+    put(&files, &directory().join("notes.txt"), b"hello");
+    let mut copy = start_of(&files, &file(1), 8192);
     // Without the seal it is none of our own copies, and may be of any age.
     copy[64..128].fill(0);
-    files
-        .write_at(&directory().join("000000000010.segment"), 0, &copy)
-        .unwrap();
+    put(&files, &file(10), &copy);
     let recovered = open(&files);
-    let kinds: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
-    assert_eq!(kinds, [DamageKind::Foreign, DamageKind::Header]);
+    assert_eq!(kinds(&recovered), [DamageKind::Foreign, DamageKind::Header]);
     assert_eq!(read_all(recovered, &files, first), (80, 0));
-    assert!(
-        files
-            .length(&directory().join("000000000009.segment.damaged"))
-            .is_ok()
-    );
+    let kept = directory().join("000000000009.segment.damaged");
+    assert!(files.length(&kept).is_ok());
 }
 
 #[test]
 fn a_copy_stands_in_for_what_it_was_made_of() {
     let (files, first) = disk_with(80);
-    let original = directory().join("000000000001.segment");
-    let mut image = vec![0; files.length(&original).unwrap() as usize];
-    files.read_at(&original, 0, &mut image).unwrap();
-    let copy = directory().join("000000000040.segment");
-    files.write_at(&copy, 0, &image).unwrap();
+    let original = file(1);
+    let image = start_of(&files, &original, files.length(&original).unwrap());
+    let copy = file(40);
+    put(&files, &copy, &image);
     // The next life of the original: its pages are on disk, its head is not.
     files.write_at(&original, 128, &[9; 700]).unwrap();
     let partial = directory().join("000000000041.segment.partial");
-    files.write_at(&partial, 0, &image[..3000]).unwrap();
+    put(&files, &partial, &image[..3000]);
     let recovered = open(&files);
     assert_eq!(recovered.damage, []);
     assert_eq!(read_all(recovered, &files, first), (80, 0));
@@ -555,15 +533,11 @@ fn a_copy_stands_in_for_what_it_was_made_of() {
 #[test]
 fn damaged_bytes_are_set_aside() {
     let (files, _) = disk_with(80);
-    files.damage(&directory().join("000000000003.segment"), 200, 1);
+    files.damage(&file(3), 200, 1);
     let damage = open(&files).damage;
     assert_eq!((damage.len(), damage[0].kind), (1, DamageKind::Messages));
-    assert!(
-        files
-            .length(&directory().join("000000000003.damaged"))
-            .unwrap()
-            > 250
-    );
+    let kept = directory().join("000000000003.damaged");
+    assert!(files.length(&kept).unwrap() > 250);
 }
 
 #[test]
@@ -596,9 +570,7 @@ fn a_read_that_fails_at_start_removes_nothing() {
         let mut nth = 1;
         loop {
             let (files, first) = disk_with(80);
-            files
-                .write_at(&directory().join("000000000040.segment"), 0, &[0; 8192])
-                .unwrap();
+            put(&files, &file(40), &[0; 8192]);
             if !has_checkpoint {
                 // Nothing is known to be synced: each segment is read.
                 let path = directory().join(CHECKPOINT_FILE);
@@ -639,9 +611,8 @@ fn a_bad_sector_costs_what_it_touches() {
         let (pristine, _) = disk_with(80);
         let names = pristine.list(&directory()).unwrap();
         for entry in names {
-            let mut image = vec![0; entry.bytes as usize];
             let path = directory().join(&entry.name);
-            pristine.read_at(&path, 0, &mut image).unwrap();
+            let image = start_of(&pristine, &path, entry.bytes);
             let is_unused = image.iter().all(|&byte| byte == 0);
             for at in (0..entry.bytes as usize).step_by(512) {
                 let (files, first) = disk_with(80);
@@ -680,16 +651,12 @@ fn a_bad_sector_costs_what_it_touches() {
 #[test]
 fn a_file_without_a_head_is_kept() {
     let (files, first) = disk_with(80);
-    let headless = directory().join("000000000040.segment");
-    let mut image = vec![0; 8192];
-    files
-        .read_at(&directory().join("000000000001.segment"), 0, &mut image)
-        .unwrap();
+    let headless = file(40);
+    let mut image = start_of(&files, &file(1), 8192);
     image[..128].fill(0);
-    files.write_at(&headless, 0, &image).unwrap();
+    put(&files, &headless, &image);
     let recovered = open(&files);
-    let kinds: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
-    assert_eq!(kinds, [DamageKind::Header]);
+    assert_eq!(kinds(&recovered), [DamageKind::Header]);
     assert_eq!(read_all(recovered, &files, first), (80, 0));
     let kept = directory().join("000000000040.segment.damaged");
     assert_eq!(files.length(&kept).unwrap(), 8192);
@@ -701,34 +668,15 @@ fn a_file_without_a_head_is_kept() {
 /// Whatever the log finds, it can be used: read, appended to, recorded, and opened again.
 fn is_usable(files: &SimFiles, place: &str) {
     for _ in 0..2 {
-        let recovered = open(files);
         let keeper = Keeper::new(files.clone(), data_path());
-        let mut log = recovered.log;
-        recovered
-            .found
-            .iter()
-            .for_each(|range| log.retain(*range, 1));
-        log.release_unheld();
-        log.check();
-        for range in recovered.found {
-            let mut start = range.start;
-            while start < range.end {
-                match log.take_run(SeqRange::new(start, range.end), 100, 1 << 20) {
-                    Taken::Run(run) => {
-                        assert!(!log.bytes(&run).is_empty(), "{place}");
-                        start = start.offset(run.count.into());
-                    }
-                    Taken::Loading => serve(&mut log, &keeper),
-                    Taken::Damaged(damaged) => start = damaged.end,
-                }
-            }
-            log.release_range(range);
-        }
+        let (mut log, found) = take_all(open(files), &keeper, |log, run| {
+            assert!(!log.bytes(&run).is_empty(), "{place}");
+        });
+        found.into_iter().for_each(|range| log.release_range(range));
         while log.append(MONO, WALL_NS, b"new", 0).is_err() {
             serve(&mut log, &keeper);
         }
-        log.write_checkpoint(MONO, &Checkpoint::default(), Durable::Yes);
-        serve(&mut log, &keeper);
+        record(&mut log, Vec::new(), &keeper);
         log.check();
         files.observe(&data_path(), TOPIC, &log);
     }
@@ -739,25 +687,13 @@ fn is_usable(files: &SimFiles, place: &str) {
 #[test]
 fn no_head_with_a_right_crc_is_believed_blindly() {
     let (pristine, first) = disk_with(80);
-    let path = directory().join("000000000002.segment");
-    let mut image = vec![0; 8192];
-    pristine.read_at(&path, 0, &mut image).unwrap();
+    let path = file(2);
+    let image = start_of(&pristine, &path, 8192);
     let segment::HeadState::Segment(good, Some(seal)) = segment::read_head(&image) else {
         panic!("a sealed segment");
     };
-    let numbers = [
-        0,
-        1,
-        5,
-        128,
-        4096,
-        8191,
-        8192,
-        8193,
-        1 << 20,
-        1 << 30,
-        u32::MAX,
-    ];
+    let (mib, gib) = (1 << 20, 1 << 30);
+    let numbers = [0, 1, 5, 128, 4096, 8191, 8192, 8193, mib, gib, u32::MAX];
     let seals = numbers.into_iter().flat_map(|count| {
         let end = move |end| segment::Seal { count, end };
         numbers.into_iter().map(end)
@@ -792,7 +728,7 @@ fn no_head_with_a_right_crc_is_believed_blindly() {
             if let Some(seal) = &seal {
                 segment::write_seal(&mut image, &head, seal);
             }
-            files.write_at(&directory().join(name), 0, &image).unwrap();
+            put(&files, &directory().join(name), &image);
             is_usable(&files, &format!("{name}: {head:?} {seal:?}"));
         }
     }
@@ -803,14 +739,14 @@ fn no_head_with_a_right_crc_is_believed_blindly() {
 fn no_checkpoint_with_a_right_crc_is_believed_blindly() {
     let (pristine, _) = disk_with(80);
     let path = directory().join(CHECKPOINT_FILE);
-    let mut slots = Vec::new();
-    for slot in 0..SLOTS {
-        let (_, at) = checkpoint::pieces(slot, 1).next().unwrap();
+    let mut all = Vec::new();
+    for place in 0..PLACES {
+        let (_, at) = checkpoint::pieces(place, 1).next().unwrap();
         let mut bytes = vec![0; 4096];
         pristine.read_at(&path, at, &mut bytes).unwrap();
-        slots.push((bytes, at));
+        all.push((bytes, at));
     }
-    let newest = slots.into_iter().max_by_key(|(bytes, _)| bytes[8]).unwrap();
+    let newest = all.into_iter().max_by_key(|(bytes, _)| bytes[8]).unwrap();
     let (bytes, at) = newest;
     let length = checkpoint::encoded_bytes(&bytes) as usize;
     for byte in 4..length {
@@ -843,27 +779,15 @@ fn a_log_that_was_sealed_is_not_read_at_start() {
     }
     hold_and_sync(&mut log, &recovered.found, &keeper);
     log.seal();
-    let checkpoint = Checkpoint {
-        channels: recovered.checkpoint.unwrap().channels,
-        ..Checkpoint::default()
-    };
-    log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
-    serve(&mut log, &keeper);
+    record(&mut log, recovered.checkpoint.unwrap().channels, &keeper);
     files.observe(&data_path(), TOPIC, &log);
     // Found again, and the new ones: each segment that start-up reads would show a bad sector.
-    files
-        .remove(&directory().join("000000000003.segment"))
-        .unwrap();
+    files.remove(&file(3)).unwrap();
     let (is_any_read, recovered) = is_read(&files);
-    let damage: Vec<_> = recovered.damage.iter().map(|damage| damage.kind).collect();
     assert!(is_any_read);
-    assert_eq!(damage, [DamageKind::Segment]);
-    assert!(
-        recovered
-            .found
-            .last()
-            .is_some_and(|last| last.start.0 >= first.0 + 80)
-    );
+    assert_eq!(kinds(&recovered), [DamageKind::Segment]);
+    let last = recovered.found.last().expect("the new ones");
+    assert!(last.start.0 >= first.0 + 80);
 }
 
 /// A broker that is killed leaves its last segment unsealed. Each later start read all of them, however many there
@@ -886,22 +810,14 @@ fn the_segments_that_kills_left_are_not_read_for_ever() {
         let recovered = open(&files);
         assert_eq!(recovered.damage, []);
         assert!(recovered.found.len() > life);
-        assert!(
-            found_before
-                .iter()
-                .all(|seqs| recovered.found.contains(seqs))
-        );
+        let is_found = |seqs| recovered.found.contains(seqs);
+        assert!(found_before.iter().all(is_found));
         let mut log = recovered.log;
         for _ in 0..20 {
             append(&mut log, &[7; 200], &keeper);
         }
         hold_and_sync(&mut log, &recovered.found, &keeper);
-        let checkpoint = Checkpoint {
-            channels: recovered.checkpoint.unwrap().channels,
-            ..Checkpoint::default()
-        };
-        log.write_checkpoint(MONO, &checkpoint, Durable::Yes);
-        serve(&mut log, &keeper);
+        record(&mut log, recovered.checkpoint.unwrap().channels, &keeper);
         found_before = recovered.found;
     }
 }
@@ -913,14 +829,9 @@ fn a_seal_needs_a_durable_checkpoint() {
     let (files, _) = disk_with(80);
     let keeper = Keeper::new(files.clone(), data_path());
     let is_sealed = |number: u64| {
-        let mut start = [0; segment::FRAMES_AT as usize];
-        let name = format!("{number:012}.segment");
-        let path = directory().join(name);
-        files.read_at(&path, 0, &mut start).unwrap();
-        matches!(
-            segment::read_head(&start),
-            segment::HeadState::Segment(_, Some(_))
-        )
+        let start = start_of(&files, &file(number), segment::FRAMES_AT.into());
+        let head = segment::read_head(&start);
+        matches!(head, segment::HeadState::Segment(_, Some(_)))
     };
     let open_and_write_checkpoint = || {
         let recovered = open(&files);
@@ -947,11 +858,10 @@ fn a_seal_needs_a_durable_checkpoint() {
 fn a_segment_that_is_too_short_costs_what_it_lost() {
     for bytes in [0, 5, 128, 200, 4096, 5000, 8000, 8180] {
         let (files, first) = disk_with(80);
-        let path = directory().join("000000000002.segment");
-        let mut image = vec![0; bytes];
-        files.read_at(&path, 0, &mut image).unwrap();
+        let path = file(2);
+        let image = start_of(&files, &path, bytes);
         files.remove(&path).unwrap();
-        files.write_at(&path, 0, &image).unwrap();
+        put(&files, &path, &image);
         let (read, damaged) = read_all(open(&files), &files, first);
         assert_eq!(read + damaged, 80, "{bytes} bytes");
         assert!(damaged > 0 && read >= 48, "{bytes} bytes: {damaged} lost");

@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 
-use super::random::Random;
+use super::faults::Random;
 
 /// The size of a page: the unit that the kernel marks as clean or dirty.
 pub(super) const PAGE_BYTES: usize = 4096;
@@ -25,7 +25,7 @@ const SECTOR_BYTES: usize = 512;
 enum Style {
     Nothing,
     Everything,
-    Some,
+    Part,
 }
 
 impl Style {
@@ -34,7 +34,7 @@ impl Style {
         match random.below(8) {
             0 => Style::Nothing,
             1 => Style::Everything,
-            _ => Style::Some,
+            _ => Style::Part,
         }
     }
 
@@ -42,7 +42,7 @@ impl Style {
         match self {
             Style::Nothing => false,
             Style::Everything => true,
-            Style::Some => random.coin(),
+            Style::Part => random.coin(),
         }
     }
 }

@@ -1,8 +1,56 @@
-//! The faults of a simulated disk: which call fails, how, and how many did.
+//! The faults of a simulated disk (which call fails, how, and how many did), and the acts of other threads between two
+//! calls.
 
-use std::io;
+use std::{fmt, io};
 
-use super::call::Call;
+use diskq_log::splitmix64;
+
+/// A generator that repeats its numbers for the same seed.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Random(pub(super) u64);
+
+impl Random {
+    pub(super) fn below(&mut self, limit: u64) -> u64 {
+        splitmix64(&mut self.0) % limit
+    }
+
+    pub(super) fn coin(&mut self) -> bool {
+        self.below(2) == 0
+    }
+}
+
+/// A kind of call on [`Files`](crate::Files).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Call {
+    /// [`Files::create_dir`](crate::Files::create_dir)
+    CreateDir,
+    /// [`Files::allocate`](crate::Files::allocate)
+    Allocate,
+    /// [`Files::map`](crate::Files::map)
+    Map,
+    /// [`Files::copy`](crate::Files::copy)
+    Copy,
+    /// [`Files::load`](crate::Files::load)
+    Load,
+    /// The first half of [`Files::sync`](crate::Files::sync) and [`Files::sync_dir`](crate::Files::sync_dir): the open,
+    /// which fails for want of descriptors or memory, or for good.
+    Open,
+    /// The second half of [`Files::sync`](crate::Files::sync), and all of
+    /// [`Files::sync_file_system`](crate::Files::sync_file_system). If this call fails, dirty pages are lost.
+    Sync,
+    /// The second half of [`Files::sync_dir`](crate::Files::sync_dir). If this call fails, changes of names may be lost.
+    SyncDir,
+    /// [`Files::rename`](crate::Files::rename)
+    Rename,
+    /// [`Files::remove`](crate::Files::remove) and [`Files::remove_dir`](crate::Files::remove_dir)
+    Remove,
+    /// [`Files::list`](crate::Files::list) and [`Files::length`](crate::Files::length)
+    List,
+    /// [`Files::read_at`](crate::Files::read_at)
+    Read,
+    /// [`Files::write_at`](crate::Files::write_at)
+    Write,
+}
 
 /// The reason why a call fails, as the program finds it in the [`io::Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +109,14 @@ pub(super) enum Hit {
 }
 
 impl Hit {
+    /// The result of the call of a sync. `fail` does what a failed sync does to the disk.
+    pub(super) fn of_sync(hit: Option<Hit>, fail: impl FnOnce()) -> io::Result<()> {
+        if matches!(hit, Some(Hit::Failed(_))) {
+            fail();
+        }
+        Hit::result(hit).map(drop)
+    }
+
     /// The result of a call that writes nothing, and whether it gets a wrong bit.
     pub(super) fn result(hit: Option<Hit>) -> io::Result<bool> {
         match hit {
@@ -143,5 +199,43 @@ impl Faults {
                 Some(Hit::Flipped)
             }
         }
+    }
+}
+
+type Act = Box<dyn FnOnce() + Send>;
+
+/// The acts that wait for a place between two calls. Each place lowers the counts of all, and the acts with count zero are
+/// due.
+#[derive(Default)]
+pub(super) struct Interruptions {
+    waiting: Vec<(u64, Act)>,
+}
+
+impl Interruptions {
+    pub(super) fn add(&mut self, nth: u64, act: Act) {
+        self.waiting.push((nth, act));
+    }
+
+    /// Counts a place between two calls.
+    pub(super) fn count(&mut self) {
+        for (left, _) in &mut self.waiting {
+            *left = left.saturating_sub(1);
+        }
+    }
+
+    pub(super) fn take_due(&mut self) -> Option<Act> {
+        let at = self.waiting.iter().position(|(left, _)| *left == 0)?;
+        Some(self.waiting.remove(at).1)
+    }
+
+    /// Takes the one that was added first.
+    pub(super) fn take_first(&mut self) -> Option<Act> {
+        (!self.waiting.is_empty()).then(|| self.waiting.remove(0).1)
+    }
+}
+
+impl fmt::Debug for Interruptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} interruptions", self.waiting.len())
     }
 }

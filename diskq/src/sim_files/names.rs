@@ -9,7 +9,7 @@ use std::io;
 use std::path::{Component, Path};
 
 use super::contents::write_back_error;
-use super::random::Random;
+use super::faults::Random;
 
 /// The node that a name stands for: an index into the directories or into the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,9 +11,22 @@ fn disk() -> SimFiles {
 
 fn first_byte(files: &SimFiles) -> io::Result<u8> {
     let mut byte = [0];
+    let read = files.read_at(Path::new(PATH), 0, &mut byte);
+    read.map(|()| byte[0])
+}
+
+/// Makes the file and its names durable.
+fn sync(files: &SimFiles) {
+    files.sync(Path::new(PATH)).unwrap();
+    files.sync_dir(Path::new("/data/t.log")).unwrap();
+    files.sync_dir(Path::new("/data")).unwrap();
+}
+
+/// A disk on which everything is durable.
+fn synced_disk() -> SimFiles {
+    let files = disk();
+    sync(&files);
     files
-        .read_at(Path::new(PATH), 0, &mut byte)
-        .map(|()| byte[0])
 }
 
 #[test]
@@ -34,10 +47,7 @@ fn a_power_loss_keeps_what_was_synced_and_some_of_the_rest() {
             Ok(_) => lost += 1,
             Err(_) => gone += 1,
         }
-        let files = disk();
-        files.sync(Path::new(PATH)).unwrap();
-        files.sync_dir(Path::new("/data/t.log")).unwrap();
-        files.sync_dir(Path::new("/data")).unwrap();
+        let files = synced_disk();
         files.write_at(Path::new(PATH), 1024, &[2; 512]).unwrap();
         files.crash(Crash::Power { seed });
         assert_eq!(first_byte(&files).unwrap(), 1);
@@ -47,10 +57,7 @@ fn a_power_loss_keeps_what_was_synced_and_some_of_the_rest() {
 
 #[test]
 fn after_a_failed_sync_the_next_one_lies() {
-    let files = disk();
-    files.sync(Path::new(PATH)).unwrap();
-    files.sync_dir(Path::new("/data/t.log")).unwrap();
-    files.sync_dir(Path::new("/data")).unwrap();
+    let files = synced_disk();
     files.write_at(Path::new(PATH), 0, &[9]).unwrap();
     files.fail_next(Call::Sync, io::ErrorKind::Other);
     assert!(files.sync(Path::new(PATH)).is_err());
@@ -63,10 +70,8 @@ fn after_a_failed_sync_the_next_one_lies() {
 fn a_full_disk_says_so_and_leaves_no_new_file() {
     let files = disk();
     files.limit(Some(5000));
-    let error = files
-        .allocate(Path::new("/data/t.log/other"), 4096, Pages::Small)
-        .unwrap_err();
-    assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+    let refused = files.allocate(Path::new("/data/t.log/other"), 4096, Pages::Small);
+    assert_eq!(refused.unwrap_err().kind(), io::ErrorKind::StorageFull);
     assert_eq!(files.bytes(), 4096);
     assert_eq!(files.list(Path::new("/data/t.log")).unwrap().len(), 1);
 }
@@ -74,9 +79,8 @@ fn a_full_disk_says_so_and_leaves_no_new_file() {
 #[test]
 fn a_renamed_directory_takes_its_files_along() {
     let files = disk();
-    files
-        .rename(Path::new("/data/t.log"), Path::new("/data/u.log"))
-        .unwrap();
+    let [from, to] = ["/data/t.log", "/data/u.log"].map(Path::new);
+    files.rename(from, to).unwrap();
     assert!(first_byte(&files).is_err());
     assert_eq!(files.length(Path::new("/data/u.log/file")).unwrap(), 4096);
 }
@@ -146,9 +150,7 @@ fn a_rename_across_directories_is_one_change() {
 fn the_kernel_writes_back_what_it_likes_at_any_time() {
     let mut between = 0;
     for seed in 0..50 {
-        let files = disk();
-        let whole = files.open_file_system(Path::new("/data")).unwrap();
-        files.sync_file_system(&whole).unwrap();
+        let files = synced_disk();
         files.write_at(Path::new(PATH), 0, &[2; 512]).unwrap();
         files.write_back(seed);
         files.write_at(Path::new(PATH), 0, &[3; 512]).unwrap();
@@ -177,17 +179,12 @@ fn a_failed_write_back_is_told_once_by_the_file_and_once_by_each_descriptor() {
     assert!(matches!(files.sync(path), Err(SyncError::Final(_))));
     assert!(files.sync(path).is_ok());
     let late = files.open_file_system(Path::new("/data")).unwrap();
-    assert!(
-        files.sync_file_system(&late).is_ok(),
-        "it was opened afterwards"
-    );
+    let synced = files.sync_file_system(&late);
+    assert!(synced.is_ok(), "it was opened afterwards");
     // Cached as it was written; the device has something else.
     assert_eq!(after_power(&files, PATH), Some(vec![9; 4096]));
-    assert_ne!(
-        files.load(path, 4096, None).unwrap().as_ref(),
-        &[9; 4096],
-        "a direct read"
-    );
+    let loaded = files.load(path, 4096, None).unwrap();
+    assert_ne!(loaded.as_ref(), &[9; 4096], "a direct read");
     files.reclaim();
     let cached = after_power(&files, PATH);
     assert_ne!(cached, Some(vec![9; 4096]));
@@ -215,18 +212,14 @@ fn names_are_lost_until_they_change_again_or_the_power_fails() {
     assert_eq!(files.lost_names(data).0.len(), 2);
     files.crash(Crash::Power { seed: 1 });
     assert_eq!(files.lost_names(data), (vec![], true));
-    assert_eq!(
-        files.length(&first).unwrap_err().kind(),
-        io::ErrorKind::NotFound
-    );
+    let missing = files.length(&first).unwrap_err();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
 }
 
 #[test]
 fn a_page_that_was_lost_is_dirty_again_when_it_is_written() {
-    let files = disk();
+    let files = synced_disk();
     let path = Path::new(PATH);
-    let whole = files.open_file_system(Path::new("/data")).unwrap();
-    files.sync_file_system(&whole).unwrap();
     files.write_at(path, 0, &[9; 4096]).unwrap();
     files.fail_next(Call::Sync, libc::EIO);
     assert!(files.sync(path).is_err());
@@ -261,10 +254,8 @@ fn a_read_may_find_a_wrong_bit_or_a_sector_that_cannot_be_read() {
     files.flip_nth_of(Call::Load, 2);
     let load = || files.load(path, 4096, None);
     let wrong = |memory: Memory| memory.as_ref().iter().filter(|byte| **byte != 1).count();
-    assert_eq!(
-        [load(), load(), load()].map(|read| wrong(read.unwrap())),
-        [0, 1, 0]
-    );
+    let wrong_bytes = [load(), load(), load()].map(|read| wrong(read.unwrap()));
+    assert_eq!(wrong_bytes, [0, 1, 0]);
     files.spoil(path, 1024, libc::EIO);
     assert_eq!(load().unwrap_err().raw_os_error(), Some(libc::EIO));
     assert_eq!(first_byte(&files).unwrap(), 1);
@@ -276,9 +267,7 @@ fn a_read_may_find_a_wrong_bit_or_a_sector_that_cannot_be_read() {
 fn a_length_that_was_not_synced_may_be_the_one_before() {
     let mut lengths = std::collections::BTreeSet::new();
     for seed in 0..50 {
-        let files = disk();
-        let whole = files.open_file_system(Path::new("/data")).unwrap();
-        files.sync_file_system(&whole).unwrap();
+        let files = synced_disk();
         files.allocate(Path::new(PATH), 8192, Pages::Small).unwrap();
         files.crash(Crash::Power { seed });
         lengths.insert(files.length(Path::new(PATH)).unwrap());

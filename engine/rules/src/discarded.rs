@@ -83,8 +83,8 @@ impl Discarded {
             {
                 continue;
             } else if let Some(runs) = self.runs.last_mut() {
-                if runs.drop_piece() {
-                    // A piece is large: one per turn.
+                if runs.drop_chunk() {
+                    // A chunk is large: one per turn.
                     work.spend(work.left());
                 } else {
                     self.runs.pop();

@@ -245,7 +245,7 @@ fn set_aside(
     Ok(())
 }
 
-/// Removes a directory of at most two levels with its content. A missing directory is no error.
+/// Removes a directory with its content. A missing directory is no error.
 pub(super) fn remove_tree(files: &impl Files, path: &Path) -> Result<(), DiskError> {
     let entries = match files.list(path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
@@ -254,11 +254,7 @@ pub(super) fn remove_tree(files: &impl Files, path: &Path) -> Result<(), DiskErr
     for entry in entries {
         let child = path.join(&entry.name);
         if entry.is_dir {
-            for entry in files.list(&child).in_attempt("list", &child)? {
-                let file = child.join(entry.name);
-                files.remove(&file).in_attempt("remove", &file)?;
-            }
-            files.remove_dir(&child).in_attempt("remove", &child)?;
+            remove_tree(files, &child)?;
         } else {
             files.remove(&child).in_attempt("remove", &child)?;
         }

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use diskq::{
-    ChannelFacts, Crash, Durable, Keeper, Log, LogOptions, LogReader, Logs, Recovered, SimFiles,
-    existing, open_log, undistributed,
+    ChannelFacts, CheckpointRun, Crash, Durable, Keeper, Log, LogOptions, LogReader, Logs,
+    Recovered, SeqRange, SimFiles, existing, open_log, undistributed,
 };
 use wire::id::{MessageId, Seq};
 
@@ -58,16 +58,10 @@ fn put(files: &SimFiles, queue: &str, records: &[(u64, u16)]) {
 /// Returns a disk with the files that nsqd left.
 fn original() -> SimFiles {
     let files = SimFiles::new();
-    put(
-        &files,
-        "orders:billing",
-        &[(3, 0), (4, 0), (5, 0), (1, 2), (7, 0)],
-    );
-    put(
-        &files,
-        "orders:audit",
-        &[(1, 0), (2, 0), (3, 0), (4, 1), (5, 0), (7, 0)],
-    );
+    let billing = [(3, 0), (4, 0), (5, 0), (1, 2), (7, 0)];
+    let audit = [(1, 0), (2, 0), (3, 0), (4, 1), (5, 0), (7, 0)];
+    put(&files, "orders:billing", &billing);
+    put(&files, "orders:audit", &audit);
     // A crash of nsqd left 7 in the topic's queue too.
     put(&files, "orders", &[(7, 0), (8, 0), (9, 0)]);
     let metadata = Metadata { topics: topics() }.encode();
@@ -92,13 +86,31 @@ fn expected() -> Owed {
 type Owed = BTreeMap<String, Vec<(String, u16)>>;
 
 fn owed_of(all: &[(&str, &[(u64, u16)])]) -> Owed {
-    let bodies = |records: &[(u64, u16)]| {
-        let body = |&(n, attempts): &(u64, u16)| (format!("body {n:03}"), attempts);
-        records.iter().map(body).collect()
-    };
-    all.iter()
-        .map(|(channel, records)| ((*channel).to_owned(), bodies(records)))
-        .collect()
+    let owed = all.iter().map(|(channel, records)| {
+        let bodies = records.iter().map(|&(n, attempts)| message(n, attempts));
+        ((*channel).to_owned(), bodies.collect())
+    });
+    owed.collect()
+}
+
+fn message(n: u64, attempts: u16) -> (String, u16) {
+    (format!("body {n:03}"), attempts)
+}
+
+/// What is owed of [`original`], and these messages.
+fn expected_and(more: &[(&str, &[(u64, u16)])]) -> Owed {
+    let mut expected = expected();
+    for (channel, more) in owed_of(more) {
+        let owed = expected.get_mut(&channel).expect("a queue");
+        owed.extend(more);
+        owed.sort();
+    }
+    expected
+}
+
+fn names(files: &SimFiles) -> Vec<String> {
+    let entries = files.list(&data_path()).unwrap().into_iter();
+    entries.map(|entry| entry.name).collect()
 }
 
 fn options() -> TakeoverOptions {
@@ -131,10 +143,8 @@ fn owed(files: &SimFiles) -> Owed {
     let mut highest = Seq(0);
     for channel in &checkpoint.channels {
         let runs = existing(&recovered, &channel.runs);
-        highest = runs
-            .iter()
-            .map(|run| run.range().end)
-            .fold(highest, Seq::max);
+        let ends = runs.iter().map(|run| run.range().end);
+        highest = ends.fold(highest, Seq::max);
         owed.insert(channel.name.clone(), bodies(files, &recovered, &runs));
     }
     let waiting = undistributed(&recovered);
@@ -145,11 +155,7 @@ fn owed(files: &SimFiles) -> Owed {
     owed
 }
 
-fn bodies(
-    files: &SimFiles,
-    recovered: &Recovered,
-    runs: &[diskq::CheckpointRun],
-) -> Vec<(String, u16)> {
+fn bodies(files: &SimFiles, recovered: &Recovered, runs: &[CheckpointRun]) -> Vec<(String, u16)> {
     let data_path = data_path();
     let mut reader = LogReader::new(files, &data_path, "orders", recovered);
     let mut bodies = Vec::new();
@@ -159,10 +165,8 @@ fn bodies(
             let body = String::from_utf8(message.body.to_vec()).unwrap();
             assert_eq!(message.attempts, 1, "a first delivery sends it as it is");
             assert_eq!(message.id, MessageId::new(Seq(seq), 5));
-            assert!(
-                body.ends_with(&message.timestamp_ns.to_string()),
-                "another time"
-            );
+            let time = message.timestamp_ns.to_string();
+            assert!(body.ends_with(&time), "another time");
             bodies.push((body, run.attempts));
         }
     }
@@ -171,7 +175,7 @@ fn bodies(
 }
 
 fn stored_count(files: &SimFiles) -> u64 {
-    open(files).found.iter().map(diskq::SeqRange::len).sum()
+    open(files).found.iter().map(SeqRange::len).sum()
 }
 
 /// Returns every file with its content, except the logs.
@@ -180,9 +184,8 @@ fn old_files(files: &SimFiles, directory: &Path) -> BTreeMap<String, Vec<u8>> {
     let old = entries.into_iter().filter(|entry| !entry.is_dir);
     old.map(|entry| {
         let mut bytes = vec![0; entry.bytes as usize];
-        files
-            .read_at(&directory.join(&entry.name), 0, &mut bytes)
-            .unwrap();
+        let path = directory.join(&entry.name);
+        files.read_at(&path, 0, &mut bytes).unwrap();
         (entry.name, bytes)
     })
     .collect()
@@ -191,16 +194,11 @@ fn old_files(files: &SimFiles, directory: &Path) -> BTreeMap<String, Vec<u8>> {
 /// Checks that the takeover is complete and that a second one does nothing.
 fn check_complete(files: &SimFiles, before: &BTreeMap<String, Vec<u8>>, expected: &Owed) {
     assert_eq!(owed(files), *expected);
-    let again = take(files).unwrap();
-    let unlisted = vec!["unlisted".to_owned()];
-    assert_eq!(
-        again,
-        Takeover {
-            unlisted,
-            ..Takeover::default()
-        },
-        "a second time"
-    );
+    let nothing = Takeover {
+        unlisted: vec!["unlisted".to_owned()],
+        ..Takeover::default()
+    };
+    assert_eq!(take(files).unwrap(), nothing, "a second time");
     assert_eq!(owed(files), *expected);
     let mut kept = old_files(files, &data_path().join(format!("nsqd-original-{LABEL}")));
     let left = old_files(files, &data_path());
@@ -208,16 +206,8 @@ fn check_complete(files: &SimFiles, before: &BTreeMap<String, Vec<u8>>, expected
     assert_eq!(names, [FILE_NAME, "unlisted.diskqueue.000000.dat"]);
     kept.extend(left);
     assert_eq!(kept, *before, "nsqd's files are kept");
-    let names = files
-        .list(&data_path())
-        .unwrap()
-        .into_iter()
-        .map(|entry| entry.name);
-    assert!(
-        names
-            .into_iter()
-            .all(|name| name != commit::NEW && name != commit::DONE)
-    );
+    let is_over = |name: &String| name != commit::NEW && name != commit::DONE;
+    assert!(self::names(files).iter().all(is_over));
 }
 
 #[test]
@@ -236,16 +226,18 @@ fn a_message_in_several_queues_is_stored_once() {
     assert_eq!(done.notes.len(), 1, "{:?}", done.notes);
     assert!(done.notes[0].contains("000009.dat.bad"));
     assert_eq!(stored_count(&files), 8);
-    let checkpoint = open(&files).checkpoint.unwrap();
-    assert_eq!(
-        checkpoint
-            .channels
-            .iter()
-            .map(|c| c.paused)
-            .collect::<Vec<_>>(),
-        [false, true]
-    );
+    let channels = open(&files).checkpoint.unwrap().channels;
+    assert!(channels.iter().map(|it| it.paused).eq([false, true]));
     check_complete(&files, &before, &expected());
+}
+
+/// Every second crash also cuts the power.
+fn crash(seed: u64) -> Crash {
+    if seed.is_multiple_of(2) {
+        Crash::Process
+    } else {
+        Crash::Power { seed }
+    }
 }
 
 #[test]
@@ -261,14 +253,7 @@ fn each_file_call_may_be_the_last() {
             break;
         }
         points += 1;
-        // Every second crash also cuts the power, and some crashes hit the recovery too.
-        let crash = |seed| {
-            if seed % 2 == 0 {
-                Crash::Process
-            } else {
-                Crash::Power { seed }
-            }
-        };
+        // Some crashes hit the recovery too.
         files.crash(crash(nth));
         if nth % 3 == 0 {
             files.die_at(nth / 2 + 1);
@@ -345,18 +330,10 @@ fn each_file_call_may_fail() {
         if files.fail_count() == 0 {
             break;
         }
-        if result.is_err()
-            && !files
-                .list(&data_path())
-                .unwrap()
-                .iter()
-                .any(|e| e.name == commit::DONE)
-        {
-            let now = old_files(&files, &data_path());
-            assert!(
-                now == before || owed(&files) == expected(),
-                "neither happened nor not"
-            );
+        if result.is_err() && !names(&files).iter().any(|name| name == commit::DONE) {
+            let is_as_before = old_files(&files, &data_path()) == before;
+            let is_whole = is_as_before || owed(&files) == expected();
+            assert!(is_whole, "neither happened nor not");
         }
         take(&files).unwrap_or_else(|error| panic!("failed at call {nth}: {error}"));
         check_complete(&files, &before, &expected());
@@ -371,11 +348,7 @@ fn a_full_disk_changes_nothing() {
     let error = take(&files).unwrap_err().to_string();
     assert!(error.contains("disk full"), "{error}");
     assert_eq!(old_files(&files, &data_path()), before);
-    assert_eq!(
-        files.list(&data_path()).unwrap().len(),
-        before.len(),
-        "something is left"
-    );
+    assert_eq!(names(&files).len(), before.len(), "something is left");
     files.limit(None);
     take(&files).unwrap();
     check_complete(&files, &before, &expected());
@@ -410,23 +383,17 @@ fn with_log_in_grace(until_ns: u64) -> SimFiles {
                 Err(_) => serve(&mut log),
             }
         };
-        log.retain(diskq::SeqRange::one(seq), 1);
+        log.retain(SeqRange::one(seq), 1);
         if n == 21 {
-            let run = diskq::CheckpointRun {
-                start: Seq(seq.0 - 1),
-                count: 2,
-                attempts: 4,
-                due_ns: 0,
-            };
+            let run = CheckpointRun::fresh(SeqRange::new(Seq(seq.0 - 1), seq.offset(1)), 0);
             let channel = diskq::ChannelCheckpoint {
                 name: "billing".to_owned(),
-                paused: false,
-                runs: vec![run],
+                runs: vec![CheckpointRun { attempts: 4, ..run }],
                 ..diskq::ChannelCheckpoint::default()
             };
             let grace = diskq::GraceCheckpoint {
                 until_ns,
-                runs: vec![diskq::CheckpointRun { attempts: 0, ..run }],
+                runs: vec![run],
             };
             let checkpoint = diskq::Checkpoint {
                 channels: vec![channel],
@@ -449,37 +416,21 @@ fn with_log_in_grace(until_ns: u64) -> SimFiles {
 /// Regression: a channel that nsqd made while the topic was in grace got none of the messages of the grace.
 #[test]
 fn a_channel_that_is_taken_over_in_grace_gets_the_messages_of_the_grace() {
-    let mut expected = expected();
-    let fresh = |n: u64| (format!("body {n:03}"), 0);
-    expected.get_mut("").unwrap().extend([22, 23].map(fresh));
-    let requeued = [20, 21].map(|n| (format!("body {n:03}"), 4));
-    expected.get_mut("billing").unwrap().extend(requeued);
-    expected
-        .get_mut("audit")
-        .unwrap()
-        .extend([20, 21].map(fresh));
     let files = with_log_in_grace(WALL_NS + 1);
     take(&files).unwrap();
-    let mut owed = owed(&files);
-    for list in expected.values_mut().chain(owed.values_mut()) {
-        list.sort();
-    }
-    assert_eq!(owed, expected);
+    let expected = expected_and(&[
+        ("", &[(22, 0), (23, 0)]),
+        ("billing", &[(20, 4), (21, 4)]),
+        ("audit", &[(20, 0), (21, 0)]),
+    ]);
+    assert_eq!(owed(&files), expected);
 }
 
 #[test]
 fn a_log_of_ours_is_appended_to() {
-    let mut expected = expected();
-    let more = |n: u64, attempts| (format!("body {n:03}"), attempts);
-    expected
-        .get_mut("billing")
-        .unwrap()
-        .extend([more(20, 4), more(21, 4)]);
-    expected
-        .get_mut("")
-        .unwrap()
-        .extend([more(22, 0), more(23, 0)]);
-
+    let old: [(&str, &[(u64, u16)]); 2] =
+        [("", &[(22, 0), (23, 0)]), ("billing", &[(20, 4), (21, 4)])];
+    let expected = expected_and(&old);
     let files = with_log();
     let before = old_files(&files, &data_path());
     let grace = open(&files).checkpoint.unwrap().grace;
@@ -488,18 +439,9 @@ fn a_log_of_ours_is_appended_to() {
     assert!(done.topics[0].is_appended);
     let recovered = open(&files);
     let checkpoint = recovered.checkpoint.as_ref().unwrap();
-    assert_eq!(
-        checkpoint.grace, grace,
-        "later channels get these messages, too"
-    );
-    let due: Vec<u64> = undistributed(&recovered)
-        .iter()
-        .map(|run| run.due_ns)
-        .collect();
-    assert!(
-        due.iter().any(|&due_ns| due_ns > 0),
-        "it is deferred no more: {due:?}"
-    );
+    assert_eq!(checkpoint.grace, grace, "later channels get it, too");
+    let runs = undistributed(&recovered);
+    assert!(runs.iter().any(|run| run.due_ns > 0), "{runs:?}");
     check_complete(&files, &before, &expected);
 
     for nth in 1.. {
@@ -509,11 +451,7 @@ fn a_log_of_ours_is_appended_to() {
         if files.fail_count() == 0 {
             break;
         }
-        files.crash(if nth % 2 == 0 {
-            Crash::Process
-        } else {
-            Crash::Power { seed: nth }
-        });
+        files.crash(crash(nth));
         take(&files).unwrap_or_else(|error| panic!("cut off at call {nth}: {error}"));
         check_complete(&files, &before, &expected);
     }
@@ -551,10 +489,8 @@ fn queues_in_any_order_are_matched() {
     put(&files, "orders:audit", &down);
     take(&files).unwrap();
     assert_eq!(stored_count(&files), 199);
-    assert_eq!(
-        owed(&files),
-        owed_of(&[("", &[]), ("audit", &up), ("billing", &up)])
-    );
+    let all = owed_of(&[("", &[]), ("audit", &up), ("billing", &up)]);
+    assert_eq!(owed(&files), all);
 }
 
 #[test]
@@ -608,13 +544,7 @@ fn empty_queues_make_no_log() {
     assert_eq!(done.topics, []);
     assert!(done.original.is_some());
     assert_eq!(take(&files).unwrap(), Takeover::default());
-    let names: Vec<String> = files
-        .list(&data_path())
-        .unwrap()
-        .into_iter()
-        .map(|e| e.name)
-        .collect();
-    assert_eq!(names, ["nsqd-original-today"]);
+    assert_eq!(names(&files), ["nsqd-original-today"]);
 }
 
 #[test]

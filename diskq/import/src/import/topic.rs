@@ -18,7 +18,7 @@ use std::path::Path;
 
 use diskq::{
     ChannelCheckpoint, ChannelFacts, Checkpoint, CheckpointRun, DiskError, Files, LogReader,
-    LogWriter, PauseTerms, Recovered, TopicFacts, existing, open_log, undistributed,
+    LogWriter, PauseTerms, Recovered, SeqRange, TopicFacts, existing, open_log, undistributed,
 };
 use wire::id::Seq;
 use wire::limits::ID_BYTES;
@@ -27,7 +27,7 @@ use crate::nsqd_files::{QueueReader, queue_name};
 
 use super::directory::Directory;
 use super::seen::{Seen, Stored};
-use super::takeover::{TakeoverOptions, TopicTakeover};
+use super::{TakeoverOptions, TopicTakeover};
 
 /// The inputs that all topics of a takeover share.
 pub(super) struct Import<'a, F> {
@@ -41,8 +41,7 @@ pub(super) struct Import<'a, F> {
 
 /// One channel during the takeover.
 struct Owing<'a, F> {
-    name: String,
-    paused: bool,
+    facts: &'a ChannelFacts,
     /// The channel's queue, or `None` if it has none.
     queue: Option<QueueReader<'a, F>>,
     runs: Vec<CheckpointRun>,
@@ -58,11 +57,10 @@ impl<'a, F: Files + Clone> Import<'a, F> {
     ) -> Result<Option<TopicTakeover>, DiskError> {
         let mut own = self.open(queue_name(&facts.name, None))?;
         let mut channels = Vec::new();
-        for ChannelFacts { name, paused } in &facts.channels {
+        for channel in &facts.channels {
             channels.push(Owing {
-                name: name.clone(),
-                paused: *paused,
-                queue: self.open(queue_name(&facts.name, Some(name)))?,
+                facts: channel,
+                queue: self.open(queue_name(&facts.name, Some(&channel.name)))?,
                 runs: Vec::new(),
                 count: 0,
             });
@@ -70,28 +68,14 @@ impl<'a, F: Files + Clone> Import<'a, F> {
         let queues = channels.iter().filter_map(|channel| channel.queue.as_ref());
         if own.iter().chain(queues).all(|queue| queue.head().is_none()) {
             let queues = channels.into_iter().filter_map(|channel| channel.queue);
-            notes.extend(
-                own.into_iter()
-                    .chain(queues)
-                    .flat_map(QueueReader::into_notes),
-            );
+            let queues = own.into_iter().chain(queues);
+            notes.extend(queues.flat_map(QueueReader::into_notes));
             return Ok(None);
         }
         // A topic without a log gets an empty one, whose seqs begin at the clock.
-        let recovered = open_log(
-            self.files,
-            self.data_path,
-            &facts.name,
-            self.options.log.clone(),
-            self.options.wall_ns,
-        )?;
-        let mut log = LogWriter::behind(
-            &recovered.log,
-            self.files,
-            self.new,
-            &facts.name,
-            &self.options.log,
-        );
+        let (name, TakeoverOptions { log, wall_ns, .. }) = (&facts.name, self.options);
+        let recovered = open_log(self.files, self.data_path, name, log.clone(), *wall_ns)?;
+        let mut log = LogWriter::behind(&recovered.log, self.files, self.new, name, log);
         let mut topic = TopicTakeover {
             name: facts.name.clone(),
             is_appended: self.directory.has_log(&facts.name),
@@ -111,7 +95,9 @@ impl<'a, F: Files + Clone> Import<'a, F> {
         for channel in channels {
             if let Some(queue) = channel.queue {
                 notes.extend(queue.into_notes());
-                topic.channels.push((channel.name, channel.count));
+                topic
+                    .channels
+                    .push((channel.facts.name.clone(), channel.count));
             }
         }
         Ok(Some(topic))
@@ -188,18 +174,18 @@ impl<'a, F: Files + Clone> Import<'a, F> {
         let in_grace = lasting.map_or(&[][..], |grace| &grace.runs);
         for channel in channels {
             channel.runs.sort_by_key(|run| run.start);
-            let index = kept.iter().position(|kept| kept.name == channel.name);
+            let ChannelFacts { name, paused } = channel.facts;
+            let index = kept.iter().position(|kept| kept.name == *name);
             let index = index.unwrap_or_else(|| {
                 kept.push(ChannelCheckpoint {
-                    name: channel.name.clone(),
-                    paused: false,
+                    name: name.clone(),
                     runs: in_grace.to_vec(),
                     ..ChannelCheckpoint::default()
                 });
                 kept.len() - 1
             });
-            if kept[index].paused != channel.paused {
-                kept[index].paused = channel.paused;
+            if kept[index].paused != *paused {
+                kept[index].paused = *paused;
                 kept[index].terms = PauseTerms::default();
             }
             for run in channel.runs.drain(..) {
@@ -313,13 +299,8 @@ fn bit(index: usize) -> u64 {
 }
 
 fn push(runs: &mut Vec<CheckpointRun>, start: Seq, attempts: u16, due_ns: u64) {
-    let run = CheckpointRun {
-        start,
-        count: 1,
-        attempts,
-        due_ns,
-    };
-    push_run(runs, run);
+    let run = CheckpointRun::fresh(SeqRange::one(start), due_ns);
+    push_run(runs, CheckpointRun { attempts, ..run });
 }
 
 /// Adds a run behind the last one. Joins both runs if they touch and have the same properties.

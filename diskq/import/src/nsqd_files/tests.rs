@@ -87,24 +87,17 @@ fn positions(text: &str) -> (&'static str, &[u8]) {
 #[test]
 fn file_names_tell_queue_and_kind() {
     let check = |name, expected| assert_eq!(parse_name(name), expected, "{name}");
-    check(
-        "orders.diskqueue.000000.dat",
-        Some(("orders", FileKind::Data(0))),
-    );
-    check(
-        "orders:b.diskqueue.1234567.dat",
-        Some(("orders:b", FileKind::Data(1_234_567))),
-    );
-    check(
-        "a.diskqueue.000001.dat.diskqueue.meta.dat",
-        Some(("a.diskqueue.000001.dat", FileKind::Positions)),
-    );
-    check("..diskqueue.000000.dat", Some((".", FileKind::Data(0))));
-    check("o.diskqueue.000000.dat.bad", Some(("o", FileKind::Ignored)));
-    check(
-        "o.diskqueue.meta.dat.12.tmp",
-        Some(("o", FileKind::Ignored)),
-    );
+    for (queue, rest, kind) in [
+        ("orders", "000000.dat", FileKind::Data(0)),
+        ("orders:b", "1234567.dat", FileKind::Data(1_234_567)),
+        ("a.diskqueue.000001.dat", "meta.dat", FileKind::Positions),
+        (".", "000000.dat", FileKind::Data(0)),
+        ("o", "000000.dat.bad", FileKind::Ignored),
+        ("o", "meta.dat.12.tmp", FileKind::Ignored),
+    ] {
+        let name = format!("{queue}.diskqueue.{rest}");
+        assert_eq!(parse_name(&name), Some((queue, kind)), "{name}");
+    }
     for none in [
         "nsqd.dat",
         "orders.log",
@@ -128,51 +121,36 @@ fn bytes_are_nsqds() {
         positions("2\n0,0\n0,71\n"),
     ]);
     let (records, notes) = read(&files, 1 << 20);
-    let id = |text: &[u8; 16]| *text;
+    let record = |at, id: &[u8; 16], body: &[u8]| (at, 0, *id, body.to_vec());
     let expected = [
-        (
-            0x18ea_04e8_580e_eb1e,
-            0,
-            id(b"18a2f060cc001000"),
-            b"hello".to_vec(),
-        ),
-        (
-            0x18ea_04e8_5820_584e,
-            0,
-            id(b"18a2f060cc801000"),
-            b"world!".to_vec(),
-        ),
+        record(0x18ea_04e8_580e_eb1e, b"18a2f060cc001000", b"hello"),
+        record(0x18ea_04e8_5820_584e, b"18a2f060cc801000", b"world!"),
     ];
     assert_eq!(records, expected);
     assert_eq!(notes, Vec::<String>::new());
 
     let files = SimFiles::new();
     write(&files, &records, 1 << 20);
-    let path = Path::new(DIRECTORY);
-    let mut bytes = [0; 71];
-    files
-        .read_at(&path.join("orders.diskqueue.000000.dat"), 0, &mut bytes)
-        .unwrap();
-    assert_eq!(bytes, CAPTURED);
-    let mut text = [0; 11];
-    files
-        .read_at(&path.join("orders.diskqueue.meta.dat"), 0, &mut text)
-        .unwrap();
-    assert_eq!(&text, b"2\n0,0\n0,71\n");
+    let is_file = |name: &str, expected: &[u8]| {
+        let mut bytes = vec![0; expected.len()];
+        let path = Path::new(DIRECTORY).join(name);
+        files.read_at(&path, 0, &mut bytes).unwrap();
+        assert_eq!(bytes, expected, "{name}");
+    };
+    is_file("orders.diskqueue.000000.dat", CAPTURED);
+    is_file("orders.diskqueue.meta.dat", b"2\n0,0\n0,71\n");
 }
 
 fn write(files: &SimFiles, records: &[Owned], file_bytes_max: u64) {
     let mut writer = QueueWriter::new(files, Path::new(DIRECTORY), QUEUE, file_bytes_max);
-    for (timestamp_ns, attempts, id, body) in records {
-        let (timestamp_ns, attempts, id) = (*timestamp_ns, *attempts, *id);
-        writer
-            .append(&Record {
-                timestamp_ns,
-                attempts,
-                id,
-                body,
-            })
-            .unwrap();
+    for &(timestamp_ns, attempts, id, ref body) in records {
+        let record = Record {
+            timestamp_ns,
+            attempts,
+            id,
+            body,
+        };
+        writer.append(&record).unwrap();
     }
     assert_eq!(writer.finish().unwrap(), records.len() as u64);
 }
@@ -212,74 +190,52 @@ fn readable_records_are_read() {
         }
     };
     let data = "orders.diskqueue.000000.dat";
-    let clean = positions("5\n0,0\n0,200\n");
+    let clean = "5\n0,0\n0,200\n";
     let all = [0, 1, 2, 3, 4];
-    check(&[(data, &five), clean], &all, "");
-    check(
-        &[(data, &five), positions("3\n0,80\n0,200\n")],
-        &[2, 3, 4],
-        "",
-    );
-    check(&[(data, &five), positions("0\n0,200\n0,200\n")], &[], "");
-    check(&[positions("0\n0,235\n0,235\n")], &[], "");
-    // nsqd was killed after its last sync.
-    check(&[(data, &five), positions("3\n0,0\n0,120\n")], &all, "");
     let partial = [&five[..], &five[..20]].concat();
-    check(
-        &[(data, &partial), clean],
-        &all,
-        "from byte 200 on (unexpected EOF)",
-    );
-    check(&[(data, &partial[..203]), clean], &all, "its last 3 bytes");
-    check(&[(data, &five[..90]), clean], &[0, 1], "from byte 80 on");
-    check(
-        &[(data, &five[..90]), clean],
-        &[0, 1],
-        "count 5 messages, but 2 were found",
-    );
+    // The file, its positions, the records that are read, and a part of the note.
+    let cases: [(&[u8], &str, &[i64], &str); 17] = [
+        (&five, clean, &all, ""),
+        (&five, "3\n0,80\n0,200\n", &all[2..], ""),
+        (&five, "0\n0,200\n0,200\n", &[], ""),
+        // nsqd was killed after its last sync.
+        (&five, "3\n0,0\n0,120\n", &all, ""),
+        (&partial, clean, &all, "from byte 200 on (unexpected EOF)"),
+        (&partial[..203], clean, &all, "its last 3 bytes"),
+        (&five[..90], clean, &all[..2], "from byte 80 on"),
+        (
+            &five[..90],
+            clean,
+            &all[..2],
+            "count 5 messages, but 2 were found",
+        ),
+        (&five, "", &all, "positions are damaged"),
+        (&five, "x", &all, "positions are damaged"),
+        (&five, "5\n0,8", &all, "positions are damaged"),
+        (&five, "3\n0,80\n0", &all[2..], "positions are damaged"),
+        (&five, "5\n-1,0\n0,200\n", &all, "positions are damaged"),
+        (&five, "5\n3,0\n0,200\n", &all, "contradict"),
+        (
+            &five,
+            "5\n0,240\n0,240\n",
+            &[],
+            "its first unread byte is 240",
+        ),
+        (
+            &five,
+            "9\n0,0\n0,200\n",
+            &all,
+            "count 9 messages, but 5 were found",
+        ),
+        (&five, "2\n0,0\n0,200\n", &all, ""),
+    ];
+    for (bytes, text, expected, note) in cases {
+        check(&[(data, bytes), positions(text)], expected, note);
+    }
+    let clean = positions(clean);
+    check(&[positions("0\n0,235\n0,235\n")], &[], "");
     check(&[clean], &[], "orders.diskqueue.000000.dat is missing");
     check(&[(data, &five)], &all, "no positions");
-    check(
-        &[(data, &five), positions("")],
-        &all,
-        "positions are damaged",
-    );
-    check(
-        &[(data, &five), positions("x")],
-        &all,
-        "positions are damaged",
-    );
-    check(
-        &[(data, &five), positions("5\n0,8")],
-        &all,
-        "positions are damaged",
-    );
-    check(
-        &[(data, &five), positions("3\n0,80\n0")],
-        &[2, 3, 4],
-        "positions are damaged",
-    );
-    check(
-        &[(data, &five), positions("5\n-1,0\n0,200\n")],
-        &all,
-        "positions are damaged",
-    );
-    check(
-        &[(data, &five), positions("5\n3,0\n0,200\n")],
-        &all,
-        "contradict",
-    );
-    check(
-        &[(data, &five), positions("5\n0,240\n0,240\n")],
-        &[],
-        "its first unread byte is 240",
-    );
-    check(
-        &[(data, &five), positions("9\n0,0\n0,200\n")],
-        &all,
-        "count 9 messages, but 5 were found",
-    );
-    check(&[(data, &five), positions("2\n0,0\n0,200\n")], &all, "");
     for size in [5i32, -5, i32::MAX] {
         let mut bad = five.clone();
         bad[80..84].copy_from_slice(&size.to_be_bytes());
@@ -303,56 +259,22 @@ fn readable_records_are_read() {
         "orders.diskqueue.000001.dat",
         "orders.diskqueue.000002.dat",
     ];
-    check(
-        &[
-            (names[0], first),
-            (names[1], &middle),
-            (names[2], last),
-            files,
-        ],
-        &all,
-        "000001.dat cannot be read from byte 80",
-    );
-    check(
-        &[(names[0], first), (names[2], last), files],
-        &[0, 1, 4],
-        "000001.dat is missing",
-    );
-    check(
-        &[(names[0], first), files],
-        &[0, 1],
-        "000001.dat (and the 1 files behind it)",
-    );
-    check(
-        &[(names[2], last), files],
-        &[4],
-        "000000.dat (and the 1 files behind it)",
-    );
+    let [first, last] = [(names[0], first), (names[2], last)];
+    let middle = (names[1], &middle[..]);
+    let note = "000001.dat cannot be read from byte 80";
+    check(&[first, middle, last, files], &all, note);
+    let note = "000001.dat is missing";
+    check(&[first, last, files], &[0, 1, 4], note);
+    let note = "000001.dat (and the 1 files behind it)";
+    check(&[first, files], &[0, 1], note);
+    let note = "000000.dat (and the 1 files behind it)";
+    check(&[last, files], &[4], note);
     // One file has been read already; another is behind positions that were never renamed into
     // place.
-    check(
-        &[
-            (names[0], first),
-            (names[1], &middle[..80]),
-            positions("2\n1,0\n1,80\n"),
-        ],
-        &[2, 3],
-        "",
-    );
-    check(
-        &[
-            (names[0], first),
-            (names[1], &middle[..80]),
-            positions("2\n0,0\n0,80\n"),
-        ],
-        &all[..4],
-        "",
-    );
-    check(
-        &[(names[0], first), positions("2\n0,0\n1,0\n")],
-        &[0, 1],
-        "",
-    );
+    let middle = (names[1], &middle.1[..80]);
+    check(&[first, middle, positions("2\n1,0\n1,80\n")], &[2, 3], "");
+    check(&[first, middle, positions("2\n0,0\n0,80\n")], &all[..4], "");
+    check(&[first, positions("2\n0,0\n1,0\n")], &[0, 1], "");
 }
 
 /// The whole messages behind the zeros were lost. nsqd 1.0 left such a file.
@@ -407,28 +329,16 @@ fn zeros_in_front_of_whole_messages_cost_none() {
 #[test]
 fn a_limit_that_was_lowered_costs_no_message() {
     let mut records = vec![owned(1, 0, 10), owned(2, 3, 300), owned(3, 0, 10)];
-    let files = disk(&[
-        ("orders.diskqueue.000000.dat", &encoded(&records)),
-        positions("3\n0,0\n0,410\n"),
-    ]);
-    let (read_back, notes) = read(&files, 100);
-    assert_eq!(read_back, records);
-    assert!(
-        notes[0].contains("1 messages above --max-msg-size (100 bytes)"),
-        "{notes:?}"
-    );
+    let check = |records: &[Owned], count: usize, note: &str| {
+        let data = ("orders.diskqueue.000000.dat", &encoded(records)[..]);
+        let (read_back, notes) = read(&disk(&[data, positions("3\n0,0\n0,410\n")]), 100);
+        assert_eq!(read_back, records[..count]);
+        assert!(notes[0].contains(note), "{notes:?}");
+    };
+    check(&records, 3, "1 messages above --max-msg-size (100 bytes)");
     // The record must still be a message.
     records[1].2 = *b"no id of nsqd's!";
-    let files = disk(&[
-        ("orders.diskqueue.000000.dat", &encoded(&records)),
-        positions("3\n0,0\n0,410\n"),
-    ]);
-    let (read_back, notes) = read(&files, 100);
-    assert_eq!(read_back, records[..1]);
-    assert!(
-        notes[0].contains("invalid message read size (326)"),
-        "{notes:?}"
-    );
+    check(&records, 1, "invalid message read size (326)");
 }
 
 proptest! {

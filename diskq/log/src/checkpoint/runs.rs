@@ -1,21 +1,21 @@
-//! [`Runs`]: a list of runs of a draft, and its bytes.
+//! [`Runs`]: a list of runs of a draft.
 
 use std::borrow::Cow;
 use std::collections::BinaryHeap;
 
 use wire::id::Seq;
 
-use super::content::CheckpointRun;
+use super::CheckpointRun;
 
-/// Runs per piece of a list: 1 MiB. With smaller ones the allocator spends 2 ms at once sorting the pieces of ten
+/// Runs per chunk of a list: 1 MiB. With smaller ones the allocator spends 2 ms at once sorting the chunks of ten
 /// million runs that the keeper gave back.
-pub(super) const PIECE_RUNS: usize = 32_768;
+pub(super) const CHUNK_RUNS: usize = 32_768;
 
-/// A list of runs that grows without ever being copied.
+/// A list of runs that grows by chunks of a fixed size, so that no turn copies or frees a long list.
 #[derive(Clone, Debug, Default)]
 pub struct Runs {
-    /// All but the last have [`PIECE_RUNS`] entries.
-    pub(super) pieces: Vec<Vec<CheckpointRun>>,
+    /// All but the last have [`CHUNK_RUNS`] entries.
+    pub(super) chunks: Vec<Vec<CheckpointRun>>,
 }
 
 impl Runs {
@@ -24,43 +24,47 @@ impl Runs {
         if run.count == 0 {
             return;
         }
-        let Some(piece) = self.pieces.last_mut() else {
-            self.pieces.push(vec![run]);
+        let Some(chunk) = self.chunks.last_mut() else {
+            self.chunks.push(vec![run]);
             return;
         };
-        if let Some(last) = piece.last_mut()
+        if let Some(last) = chunk.last_mut()
             && last.is_continued_by(&run)
         {
             last.count += run.count;
-        } else if piece.len() < PIECE_RUNS {
-            piece.push(run);
+        } else if chunk.len() < CHUNK_RUNS {
+            chunk.push(run);
         } else {
-            let mut piece = Vec::with_capacity(PIECE_RUNS);
-            piece.push(run);
-            self.pieces.push(piece);
+            let mut chunk = Vec::with_capacity(CHUNK_RUNS);
+            chunk.push(run);
+            self.chunks.push(chunk);
         }
     }
 
     /// Drops a part of the list, of bounded size. Returns false when the list is empty.
-    pub fn drop_piece(&mut self) -> bool {
-        self.pieces.pop().is_some()
+    pub fn drop_chunk(&mut self) -> bool {
+        self.chunks.pop().is_some()
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.pieces.is_empty()
+        self.chunks.is_empty()
     }
 
     /// The number of runs in the list.
     #[must_use]
     pub fn count(&self) -> usize {
-        let full = self.pieces.len().saturating_sub(1) * PIECE_RUNS;
-        full + self.pieces.last().map_or(0, Vec::len)
+        let full = self.chunks.len().saturating_sub(1) * CHUNK_RUNS;
+        full + self.chunks.last().map_or(0, Vec::len)
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &CheckpointRun> {
+        self.chunks.iter().flatten()
     }
 
     /// Returns whether each run begins where the run before it ends, or later.
     fn is_in_order(&self) -> bool {
-        let runs = self.pieces.iter().flatten();
-        runs.is_sorted_by(|run, next| run.range().end <= next.start)
+        self.iter()
+            .is_sorted_by(|run, next| run.range().end <= next.start)
     }
 
     /// The list in the order of its seqs, with every message named once.
@@ -69,7 +73,7 @@ impl Runs {
             return Cow::Borrowed(self);
         }
         let mut resolved = Runs::default();
-        let runs = self.pieces.iter().flatten().copied();
+        let runs = self.iter().copied();
         later_wins(runs, |run| resolved.push(run));
         Cow::Owned(resolved)
     }
@@ -83,49 +87,28 @@ impl<'a> FromIterator<&'a CheckpointRun> for Runs {
     }
 }
 
-pub(super) fn put_count(out: &mut Vec<u8>, count: usize) {
-    let count = u32::try_from(count).expect("a body below 4 GiB lists fewer than 2^32 things");
-    out.extend_from_slice(&count.to_le_bytes());
-}
-
-pub(super) fn put_runs(out: &mut Vec<u8>, runs: &Runs) {
-    put_count(out, runs.count());
-    for run in runs.pieces.iter().flatten() {
-        out.extend_from_slice(&run.start.0.to_le_bytes());
-        out.extend_from_slice(&run.count.to_le_bytes());
-        out.extend_from_slice(&run.attempts.to_le_bytes());
-        out.extend_from_slice(&run.due_ns.to_le_bytes());
-    }
-}
-
-/// A run and its place in the list that it comes from.
-struct Placed {
-    run: CheckpointRun,
-    place: usize,
-}
-
 /// Hands out `runs` sorted and without overlaps: each seq belongs to the last run that names it.
 fn later_wins(runs: impl Iterator<Item = CheckpointRun>, mut out: impl FnMut(CheckpointRun)) {
-    let placed = runs.enumerate().map(|(place, run)| Placed { run, place });
-    let mut placed: Vec<Placed> = placed.collect();
-    placed.sort_unstable_by_key(|placed| (placed.run.start, placed.place));
-    // The runs that name the seq `at`, by place; those that have ended go when they come up.
+    // Each run with its index in the list that it comes from.
+    let mut listed: Vec<(usize, CheckpointRun)> = runs.enumerate().collect();
+    listed.sort_unstable_by_key(|&(index, run)| (run.start, index));
+    // The runs that name the seq `at`, the later ones of the list first; those that have ended go when they come up.
     let mut open: BinaryHeap<(usize, usize)> = BinaryHeap::new();
     let mut at = Seq(0);
     let mut coming = 0;
     loop {
         while open
             .peek()
-            .is_some_and(|&(_, index)| placed[index].run.range().end <= at)
+            .is_some_and(|&(_, index)| listed[index].1.range().end <= at)
         {
             open.pop();
         }
-        let next_start = placed.get(coming).map(|placed| placed.run.start);
+        let next_start = listed.get(coming).map(|(_, run)| run.start);
         match (open.peek(), next_start) {
             (None, None) => return,
             (None, Some(start)) => at = start,
             (Some(&(_, index)), next_start) => {
-                let run = placed[index].run;
+                let run = listed[index].1;
                 let end = run.range().end;
                 let until = next_start.map_or(end, |start| end.min(start));
                 out(CheckpointRun {
@@ -136,10 +119,10 @@ fn later_wins(runs: impl Iterator<Item = CheckpointRun>, mut out: impl FnMut(Che
                 at = until;
             }
         }
-        while let Some(started) = placed.get(coming)
-            && started.run.start <= at
+        while let Some(&(index, started)) = listed.get(coming)
+            && started.start <= at
         {
-            open.push((started.place, coming));
+            open.push((index, coming));
             coming += 1;
         }
     }

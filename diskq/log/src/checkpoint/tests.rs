@@ -1,56 +1,56 @@
+use std::collections::BTreeMap;
+use std::io;
+
 use proptest::prelude::*;
 
+use super::encoding::{HEAD_BYTES, LENGTH_VERSION, MAGIC, RUN_BYTES, VERSION};
+use super::runs::CHUNK_RUNS;
 use super::*;
 
-pub(crate) fn sample() -> Checkpoint {
-    let run = |start, count, attempts, due_ns| CheckpointRun {
+fn run(start: u64, count: u64, attempts: u16, due_ns: u64) -> CheckpointRun {
+    CheckpointRun {
         start: Seq(start),
         count,
         attempts,
         due_ns,
-    };
+    }
+}
+
+fn listed((start, count, attempts, due_ns): (u64, u64, u16, u64)) -> CheckpointRun {
+    run(start, count, attempts, due_ns)
+}
+
+fn sample() -> Checkpoint {
     Checkpoint {
         synced: Seq(900),
         next: Seq(1000),
         number: 17,
         paused: true,
-        terms: PauseTerms::default(),
         undistributed: vec![run(990, 10, 0, 0)],
-        undo: None,
         channels: vec![
             ChannelCheckpoint {
                 name: "a#ephemeral".into(),
-                paused: false,
-                runs: vec![],
                 ..ChannelCheckpoint::default()
             },
             ChannelCheckpoint {
                 name: "archive".into(),
                 paused: true,
-                runs: vec![
-                    run(5, 10, 0, 0),
-                    run(70, 1, 3, 0),
-                    run(80, 2, 65_535, u64::MAX),
-                ],
+                runs: [(5, 10, 0, 0), (70, 1, 3, 0), (80, 2, 65_535, u64::MAX)]
+                    .map(listed)
+                    .to_vec(),
                 ..ChannelCheckpoint::default()
             },
         ],
-        grace: None,
+        ..Checkpoint::default()
     }
 }
 
 /// The same, in grace.
 fn sample_in_grace() -> Checkpoint {
-    let run = |start, count, due_ns| CheckpointRun {
-        start: Seq(start),
-        count,
-        attempts: 0,
-        due_ns,
-    };
     Checkpoint {
         grace: Some(GraceCheckpoint {
             until_ns: 1_800_000_000_000_000_000,
-            runs: vec![run(3, 80, 0), run(83, 1, 1_800_000_000_000_000_001)],
+            runs: vec![run(3, 80, 0, 0), run(83, 1, 0, 1_800_000_000_000_000_001)],
         }),
         ..sample()
     }
@@ -62,12 +62,7 @@ fn sample_of_last_version(sample: Checkpoint) -> Checkpoint {
     sample.terms.length_ns = 600_000_000_000;
     sample.undo = Some(UndoCheckpoint {
         until_ns: 1_800_000_000_000_000_004,
-        runs: vec![CheckpointRun {
-            start: Seq(900),
-            count: 90,
-            attempts: 0,
-            due_ns: 0,
-        }],
+        runs: vec![run(900, 90, 0, 0)],
     });
     sample
 }
@@ -87,12 +82,6 @@ fn samples() -> [(bool, Checkpoint); 7] {
 
 /// The same with an undo and terms of pauses.
 fn sample_with_additions(mut sample: Checkpoint) -> Checkpoint {
-    let run = |start, count, attempts, due_ns| CheckpointRun {
-        start: Seq(start),
-        count,
-        attempts,
-        due_ns,
-    };
     sample.terms = PauseTerms {
         until_ns: 1_800_000_000_000_000_002,
         ..PauseTerms::default()
@@ -106,23 +95,8 @@ fn sample_with_additions(mut sample: Checkpoint) -> Checkpoint {
     sample
 }
 
-fn stamp(checkpoint: &Checkpoint, sync: bool) -> Stamp {
-    let Checkpoint {
-        synced,
-        next,
-        number,
-        ..
-    } = *checkpoint;
-    Stamp {
-        synced,
-        next,
-        number,
-        sync,
-    }
-}
-
-/// The bytes of a slot as docs/format.md has them, whatever the checkpoint says.
-fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
+/// The bytes of a place as docs/format.md has them, whatever the checkpoint says.
+fn encode(checkpoint: &Checkpoint, sync: bool) -> Vec<u8> {
     let runs = |out: &mut Vec<u8>, runs: &[CheckpointRun]| {
         out.extend((runs.len() as u32).to_le_bytes());
         for run in runs {
@@ -147,11 +121,11 @@ fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
         (false, false) => 2,
     };
     out.extend(version.to_le_bytes());
-    out.extend(u16::from(stamp.sync).to_le_bytes());
-    out.extend(stamp.number.to_le_bytes());
+    out.extend(u16::from(sync).to_le_bytes());
+    out.extend(checkpoint.number.to_le_bytes());
     out.extend([0; 8]);
-    out.extend(stamp.synced.0.to_le_bytes());
-    out.extend(stamp.next.0.to_le_bytes());
+    out.extend(checkpoint.synced.0.to_le_bytes());
+    out.extend(checkpoint.next.0.to_le_bytes());
     out.push(u8::from(checkpoint.paused));
     runs(&mut out, &checkpoint.undistributed);
     out.extend((checkpoint.channels.len() as u32).to_le_bytes());
@@ -201,19 +175,17 @@ fn encode(checkpoint: &Checkpoint, stamp: &Stamp) -> Vec<u8> {
 #[test]
 fn a_draft_is_written_as_the_format_says() {
     for (sync, sample) in samples() {
-        let mut draft = CheckpointDraft::from(&sample);
-        draft.stamp = stamp(&sample, sync);
-        let written = draft.encode().unwrap();
-        assert_eq!(written, encode(&sample, &draft.stamp));
+        let written = CheckpointDraft::from(&sample).encode(sync).unwrap();
+        assert_eq!(written, encode(&sample, sync));
     }
 }
 
 #[test]
 fn a_checkpoint_comes_back_also_from_a_larger_file() {
     for (sync, sample) in samples() {
-        let mut bytes = encode(&sample, &stamp(&sample, sync));
+        let mut bytes = encode(&sample, sync);
         assert_eq!(encoded_bytes(&bytes), bytes.len() as u64);
-        let expected = SlotContent::Checkpoint(sample.into(), sync);
+        let expected = PlaceContent::Checkpoint(sample.into(), sync);
         assert_eq!(decode(&bytes).unwrap(), expected);
         bytes.extend_from_slice(&[0xAA; 5000]);
         assert_eq!(decode(&bytes).unwrap(), expected);
@@ -225,12 +197,12 @@ fn an_undo_lies_below_the_messages_of_its_channel() {
     let is_good = |change: fn(&mut UndoCheckpoint)| {
         let mut sample = sample_with_additions(sample());
         change(sample.channels[1].undo.as_mut().expect("an undo"));
-        let content = decode(&encode(&sample, &stamp(&sample, true))).unwrap();
+        let content = decode(&encode(&sample, true)).unwrap();
         assert!(matches!(
             content,
-            SlotContent::Checkpoint(..) | SlotContent::Inconsistent
+            PlaceContent::Checkpoint(..) | PlaceContent::Inconsistent
         ));
-        content != SlotContent::Inconsistent
+        content != PlaceContent::Inconsistent
     };
     assert!(is_good(|_| ()));
     // The channel's first message is 5.
@@ -244,36 +216,36 @@ fn the_undo_of_a_topic_lies_apart_from_all_other_messages() {
     let content = |change: fn(&mut Checkpoint)| {
         let mut sample = sample_of_last_version(sample());
         change(&mut sample);
-        decode(&encode(&sample, &stamp(&sample, true))).unwrap()
+        decode(&encode(&sample, true)).unwrap()
     };
     let check = |is_good: bool, change: fn(&mut Checkpoint)| {
         let content = content(change);
-        let found = matches!(content, SlotContent::Checkpoint(..));
-        assert!(found || content == SlotContent::Inconsistent);
+        let found = matches!(content, PlaceContent::Checkpoint(..));
+        assert!(found || content == PlaceContent::Inconsistent);
         assert_eq!(found, is_good, "{content:?}");
     };
-    fn run(checkpoint: &mut Checkpoint, start: u64, count: u64) {
+    fn drop(checkpoint: &mut Checkpoint, start: u64, count: u64) {
         let undo = checkpoint.undo.as_mut().expect("an undo");
         (undo.runs[0].start, undo.runs[0].count) = (Seq(start), count);
     }
     check(true, |_| ());
     // A channel may have older and newer messages: 5 to 14, 70, and 80 and 81.
-    check(true, |it| run(it, 15, 55));
-    check(true, |it| run(it, 71, 9));
-    check(false, |it| run(it, 14, 2));
-    check(false, |it| run(it, 69, 2));
-    check(false, |it| run(it, 81, 1));
+    check(true, |it| drop(it, 15, 55));
+    check(true, |it| drop(it, 71, 9));
+    check(false, |it| drop(it, 14, 2));
+    check(false, |it| drop(it, 69, 2));
+    check(false, |it| drop(it, 81, 1));
     // The undo of the channel has 1 to 4.
-    check(false, |it| run(it, 4, 1));
+    check(false, |it| drop(it, 4, 1));
     // The topic keeps 990 to 999.
-    check(false, |it| run(it, 980, 11));
+    check(false, |it| drop(it, 980, 11));
     check(false, |it| {
         it.undistributed.clear();
-        run(it, 980, 21);
+        drop(it, 980, 21);
     });
     check(true, |it| {
         it.undistributed.clear();
-        run(it, 980, 20);
+        drop(it, 980, 20);
     });
     check(false, |it| {
         let undo = it.undo.as_mut().expect("an undo");
@@ -285,15 +257,15 @@ fn the_undo_of_a_topic_lies_apart_from_all_other_messages() {
 #[test]
 fn a_checkpoint_of_version_4_may_have_the_length_of_a_pause_and_no_undo_of_its_topic() {
     let read = |sample: &Checkpoint| {
-        let mut bytes = encode(sample, &stamp(sample, true));
+        let mut bytes = encode(sample, true);
         bytes[4..6].copy_from_slice(&4_u16.to_le_bytes());
         reseal(&mut bytes);
         decode(&bytes).unwrap()
     };
     let mut sample = sample_of_last_version(sample());
-    assert_eq!(read(&sample), SlotContent::Inconsistent);
+    assert_eq!(read(&sample), PlaceContent::Inconsistent);
     sample.undo = None;
-    assert_eq!(read(&sample), SlotContent::Checkpoint(sample.into(), true));
+    assert_eq!(read(&sample), PlaceContent::Checkpoint(sample.into(), true));
 }
 
 /// A stored checkpoint of version 5. It was not written by this program, but after docs/format.md. A change of the format
@@ -301,12 +273,6 @@ fn a_checkpoint_of_version_4_may_have_the_length_of_a_pause_and_no_undo_of_its_t
 #[test]
 fn a_stored_checkpoint_of_version_5_is_read() {
     let stored: Vec<u8> = STORED_VERSION_5.concat();
-    let run = |start, count, due_ns| CheckpointRun {
-        start: Seq(start),
-        count,
-        attempts: 0,
-        due_ns,
-    };
     let expected = Checkpoint {
         synced: Seq(30),
         next: Seq(40),
@@ -318,25 +284,24 @@ fn a_stored_checkpoint_of_version_5_is_read() {
             by: "ann".to_owned(),
             length_ns: 600_000_000_000,
         },
-        undistributed: vec![run(38, 2, 0)],
+        undistributed: vec![run(38, 2, 0, 0)],
         undo: Some(UndoCheckpoint {
             until_ns: 1_800_000_000_000_000_001,
-            runs: vec![run(20, 8, 0), run(28, 1, 1_800_000_000_000_000_002)],
+            runs: vec![run(20, 8, 0, 0), run(28, 1, 0, 1_800_000_000_000_000_002)],
         }),
         channels: vec![ChannelCheckpoint {
             name: "c".to_owned(),
-            runs: vec![run(5, 10, 0)],
+            runs: vec![run(5, 10, 0, 0)],
             ..ChannelCheckpoint::default()
         }],
         grace: None,
     };
     assert_eq!(
         decode(&stored).unwrap(),
-        SlotContent::Checkpoint(expected.clone().into(), true)
+        PlaceContent::Checkpoint(expected.clone().into(), true)
     );
-    let mut draft = CheckpointDraft::from(&expected);
-    draft.stamp = stamp(&expected, true);
-    assert_eq!(draft.encode().unwrap(), stored);
+    let draft = CheckpointDraft::from(&expected);
+    assert_eq!(draft.encode(true).unwrap(), stored);
 }
 
 /// The fields in their order.
@@ -377,33 +342,33 @@ const STORED_VERSION_5: [&[u8]; 22] = [
 
 #[test]
 fn nothing_written_is_empty_not_bad() {
-    assert_eq!(decode(&[]).unwrap(), SlotContent::Empty);
-    assert_eq!(decode(&[0; 4096]).unwrap(), SlotContent::Empty);
+    assert_eq!(decode(&[]).unwrap(), PlaceContent::Empty);
+    assert_eq!(decode(&[0; 4096]).unwrap(), PlaceContent::Empty);
 }
 
 /// T7: each bit of each byte.
 #[test]
 fn a_flipped_bit_is_noticed() {
-    let mut bytes = encode(&sample_in_grace(), &stamp(&sample(), true));
+    let mut bytes = encode(&sample_in_grace(), true);
     for bit in 0..bytes.len() * 8 {
         bytes[bit / 8] ^= 1 << (bit % 8);
-        assert_eq!(decode(&bytes).unwrap(), SlotContent::Bad, "bit {bit}");
+        assert_eq!(decode(&bytes).unwrap(), PlaceContent::Bad, "bit {bit}");
         bytes[bit / 8] ^= 1 << (bit % 8);
     }
 }
 
 #[test]
 fn a_torn_write_is_noticed_at_every_byte() {
-    let bytes = encode(&sample_in_grace(), &stamp(&sample(), true));
+    let bytes = encode(&sample_in_grace(), true);
     for end in 1..bytes.len() {
         let mut torn = bytes.clone();
         torn[end..].fill(0);
         if torn != bytes {
-            assert_eq!(decode(&torn).unwrap(), SlotContent::Bad, "cut at {end}");
+            assert_eq!(decode(&torn).unwrap(), PlaceContent::Bad, "cut at {end}");
         }
         assert_eq!(
             decode(&bytes[..end]).unwrap(),
-            SlotContent::Bad,
+            PlaceContent::Bad,
             "cut at {end}"
         );
     }
@@ -411,12 +376,12 @@ fn a_torn_write_is_noticed_at_every_byte() {
 
 #[test]
 fn a_newer_version_is_named() {
-    let mut bytes = encode(&sample(), &stamp(&sample(), true));
+    let mut bytes = encode(&sample(), true);
     bytes[4..6].copy_from_slice(&(LENGTH_VERSION + 1).to_le_bytes());
     reseal(&mut bytes);
     assert_eq!(
         decode(&bytes).unwrap(),
-        SlotContent::Newer {
+        PlaceContent::Newer {
             version: LENGTH_VERSION + 1,
             number: sample().number
         }
@@ -429,10 +394,10 @@ fn a_checkpoint_that_contradicts_itself_is_not_believed() {
     let check = |change: fn(&mut Checkpoint)| {
         let mut checkpoint = sample_in_grace();
         change(&mut checkpoint);
-        let bytes = encode(&checkpoint, &stamp(&checkpoint, true));
+        let bytes = encode(&checkpoint, true);
         assert_eq!(
             decode(&bytes).unwrap(),
-            SlotContent::Inconsistent,
+            PlaceContent::Inconsistent,
             "{checkpoint:?}"
         );
     };
@@ -456,19 +421,19 @@ fn a_checkpoint_that_contradicts_itself_is_not_believed() {
 }
 
 #[test]
-fn slots_fill_their_file_without_overlapping_and_share_no_block() {
+fn places_fill_their_file_without_overlapping_and_share_no_block() {
     for room in [4096_u64, 8192, 16_384, 1 << 20] {
-        assert_eq!(slot_room(room as usize), room);
-        let mut owners = vec![None; (file_bytes(room) / SLOT_ROOM_MIN) as usize];
-        for slot in 0..SLOTS {
+        assert_eq!(place_room(room as usize), room);
+        let mut owners = vec![None; (file_bytes(room) / PLACE_ROOM_MIN) as usize];
+        for place in 0..PLACES {
             let mut covered = 0;
-            for (piece, at) in pieces(slot, room) {
+            for (piece, at) in pieces(place, room) {
                 assert_eq!(piece.start, covered);
                 covered = piece.end;
-                let blocks = at / SLOT_ROOM_MIN..(at + piece.end - piece.start) / SLOT_ROOM_MIN;
+                let blocks = at / PLACE_ROOM_MIN..(at + piece.end - piece.start) / PLACE_ROOM_MIN;
                 for block in blocks {
-                    let before = owners[block as usize].replace(slot);
-                    assert_eq!(before, None, "two slots share block {block}");
+                    let before = owners[block as usize].replace(place);
+                    assert_eq!(before, None, "two places share block {block}");
                 }
             }
             assert_eq!(covered, room);
@@ -493,4 +458,97 @@ proptest! {
         reseal(&mut bytes);
         let _ = decode(&bytes);
     }
+}
+
+/// The state of each seq, said one by one.
+fn states(runs: &[CheckpointRun]) -> BTreeMap<u64, (u16, u64)> {
+    let mut states = BTreeMap::new();
+    for run in runs {
+        for seq in run.start.0..run.start.0 + run.count {
+            states.insert(seq, (run.attempts, run.due_ns));
+        }
+    }
+    states
+}
+
+fn draft(runs: &[CheckpointRun]) -> CheckpointDraft {
+    let channel = ChannelDraft {
+        name: "channel".into(),
+        runs: runs.iter().collect(),
+        ..ChannelDraft::default()
+    };
+    CheckpointDraft {
+        next: Seq(1 << 40),
+        number: 1,
+        ..CheckpointDraft::new(false, vec![channel])
+    }
+}
+
+fn decoded(draft: CheckpointDraft) -> Vec<CheckpointRun> {
+    match decode(&draft.encode(false).unwrap()).unwrap() {
+        PlaceContent::Checkpoint(mut checkpoint, _) => checkpoint.channels.remove(0).runs,
+        other => panic!("{other:?}"),
+    }
+}
+
+proptest! {
+    #[test]
+    fn the_later_of_two_states_is_what_the_file_says(
+        runs in prop::collection::vec((0_u64..60, 0_u64..20, 0_u16..3, 0_u64..3), 0..40)
+    ) {
+        let runs: Vec<CheckpointRun> = runs.into_iter().map(listed).collect();
+        let read = decoded(draft(&runs));
+        prop_assert_eq!(states(&read), states(&runs));
+        // Each seq once, in order, in as few runs as can be.
+        for pair in read.windows(2) {
+            prop_assert!(pair[0].range().end <= pair[1].start);
+            prop_assert!(!pair[0].is_continued_by(&pair[1]));
+        }
+    }
+}
+
+#[test]
+fn a_list_of_many_chunks_comes_back_whole() {
+    let runs: Vec<CheckpointRun> = (0..3 * CHUNK_RUNS as u64 + 7)
+        .map(|n| run(n * 2, 1, 1, n + 1))
+        .collect();
+    let long = draft(&runs);
+    assert_eq!(long.channels[0].runs.count(), runs.len());
+    assert_eq!(decoded(long), runs);
+    let mut list: Runs = runs.iter().collect();
+    let mut chunks = 0;
+    while list.drop_chunk() {
+        chunks += 1;
+    }
+    assert_eq!(chunks, 4);
+}
+
+#[test]
+fn runs_that_continue_each_other_are_one() {
+    let runs = [(0, 5, 1, 0), (5, 1, 1, 0), (6, 1, 2, 0), (8, 1, 2, 0)].map(listed);
+    assert_eq!(
+        decoded(draft(&runs)),
+        [(0, 6, 1, 0), (6, 1, 2, 0), (8, 1, 2, 0)].map(listed)
+    );
+}
+
+/// The length of a checkpoint is a field of 32 bits. More than fits stopped the process.
+#[test]
+fn a_checkpoint_beyond_what_its_head_can_say_is_refused() {
+    let one_chunk: Vec<CheckpointRun> = (0..CHUNK_RUNS as u64)
+        .map(|n| run(n * 2, 1, 0, 0))
+        .collect();
+    let chunks = u32::MAX as usize / (CHUNK_RUNS * RUN_BYTES) + 1;
+    let count = chunks * CHUNK_RUNS;
+    // The chunks are empty but for their number: nothing is encoded before the length is known.
+    let mut list: Runs = one_chunk.iter().collect();
+    let last = list.chunks.remove(0);
+    list.chunks.resize(chunks - 1, Vec::new());
+    list.chunks.push(last);
+    let mut draft = draft(&[]);
+    draft.channels[0].runs = list;
+    assert!(!draft.is_short());
+    let error = draft.encode(false).unwrap_err();
+    assert!(count * RUN_BYTES > u32::MAX as usize);
+    assert_eq!(error.kind(), io::ErrorKind::FileTooLarge);
 }

@@ -38,7 +38,11 @@ impl Log {
             Residency::Mapped(memory) => Some((segment.number, memory.as_ref())),
             _ => None,
         });
-        let requested = self.requests.iter().filter_map(Request::segment_image);
+        let requested = self
+            .context
+            .requests
+            .iter()
+            .filter_map(Request::segment_image);
         let stock = self.supply.stock();
         let stock = stock.map(|stocked| (stocked.number, stocked.memory.as_ref()));
         mapped.chain(requested).chain(stock)
@@ -62,8 +66,8 @@ impl Log {
     /// # Panics
     /// If the segment is not mapped.
     pub fn mapped_bytes_mut(&mut self, seq: Seq) -> &mut [u8] {
-        let place = self.segments.place(seq).expect("a segment holds it");
-        match &mut self.segments.at_mut(place).residency {
+        let which = self.segments.which(seq).expect("a segment holds it");
+        match &mut self.segments.at_mut(which).residency {
             Residency::Mapped(memory) => memory.as_mut(),
             other => panic!("a mapped segment, and not {other:?}"),
         }
@@ -72,7 +76,7 @@ impl Log {
     /// The highest number of a segment file that the keeper was asked for and has answered.
     #[must_use]
     pub fn prepared_upto(&self) -> SegmentNumber {
-        self.supply.prepared_upto
+        self.context.prepared_upto
     }
 
     /// The sizes of the spare and of the segments in the pool.
@@ -83,7 +87,7 @@ impl Log {
 
     /// The jobs that wait to be fetched. To fetch one here starts no sync, other than [`Log::next_request`].
     pub fn pending(&mut self) -> &mut VecDeque<Request> {
-        &mut self.requests
+        &mut self.context.requests
     }
 
     /// Returns when a checkpoint is due.
@@ -102,7 +106,7 @@ impl Log {
         let number = self.next_checkpoint();
         self.begin_checkpoint(mono, durable);
         for range in checkpoint.named() {
-            self.mark_named(range, number.0);
+            self.segments.mark_named(range, number.0);
         }
         self.finish_checkpoint(CheckpointDraft::from(checkpoint));
         number

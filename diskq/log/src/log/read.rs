@@ -1,15 +1,82 @@
-//! Reading: whole runs of frames, found by two looks into the slot table.
+//! Reading: whole runs of frames, found by two looks into the slot table, and looks at single messages.
+
+use std::ops::Range;
+use std::time::Duration;
 
 use wire::frame::HEADER_BYTES;
 use wire::id::Seq;
 
 use crate::error::{Damage, DamageKind};
-use crate::file_name::segment_file;
-use crate::range::{SeqRange, add_joined};
-use crate::segment::{self, slot_at};
+use crate::file_name::{SegmentNumber, segment_file};
+use crate::range::SeqRange;
+use crate::request::Request;
+use crate::segment::{self, Head, slot_at};
 
-use super::segments::{Place, Residency, Segment};
-use super::{Log, Run, Taken};
+use super::segments::{Residency, Segment, Which};
+use super::{Log, Notice};
+
+/// The result of [`Log::take_run`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taken {
+    /// Frames to send.
+    Run(Run),
+    /// The segment is not resident; the keeper was asked. Try again after [`Notice::Loaded`].
+    Loading,
+    /// These messages are lost, and are counted already. Release them and continue behind them.
+    Damaged(SeqRange),
+}
+
+/// One contiguous piece of one segment: whole frames.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Run {
+    /// The seq of the first frame.
+    pub first: Seq,
+    /// The number of frames.
+    pub count: u32,
+    /// The offset in the segment at which the run starts.
+    pub start: u32,
+    /// The offset in the segment at which the run ends.
+    pub end: u32,
+}
+
+/// The place of a message on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ColdMessage {
+    /// The file.
+    pub segment: SegmentNumber,
+    /// The content of the file's head. If the file is used again in the meantime, its head is another one.
+    pub head: Head,
+    /// The number of the message in the segment.
+    pub index: u32,
+}
+
+impl ColdMessage {
+    /// Returns the job that reads messages of a segment from this one on, and changes nothing. The job reads this
+    /// message in any case, and ends before the next message that would make the frames exceed `bytes_max` bytes.
+    #[must_use]
+    pub fn read_request(&self, count: u32, bytes_max: u32) -> Request {
+        let indices: Range<u32> = self.index..self.index.saturating_add(count);
+        Request::Peek {
+            segment: self.segment,
+            head: self.head,
+            indices,
+            bytes_max,
+        }
+    }
+}
+
+/// The result of [`Log::look`](super::Log::look).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Look<'a> {
+    /// The message is in memory: its whole frame.
+    Frame(&'a [u8]),
+    /// The message is not in memory, or its memory is on its way.
+    Cold(ColdMessage),
+    /// The message is damaged.
+    Damaged,
+    /// The log does not have the message.
+    Gone,
+}
 
 impl Log {
     /// The next frames of `range`, from its start: one contiguous piece of one segment.
@@ -22,17 +89,14 @@ impl Log {
     /// If `range` is empty or `count_max` is 0.
     pub fn take_run(&mut self, mut range: SeqRange, count_max: u32, bytes_max: u32) -> Taken {
         assert!(!range.is_empty() && count_max > 0, "took a run of nothing");
-        let Some(place) = self.segments.place(range.start) else {
-            let end = self
-                .segments
-                .next_contained(range.start)
-                .unwrap_or(range.end);
-            return Taken::Damaged(SeqRange::new(range.start, end.min(range.end)));
+        let Some(which) = self.segments.which(range.start) else {
+            let next = self.segments.next_contained(range.start);
+            let end = next.map_or(range.end, |next| next.min(range.end));
+            return Taken::Damaged(SeqRange::new(range.start, end));
         };
-        if let Place::Sealed(index) = place {
-            self.reads += 1;
+        if let Which::Sealed(index) = which {
+            self.segments.note_read(index);
             let segment = &mut self.segments.sealed[index];
-            segment.read_at = self.reads;
             match &mut segment.residency {
                 Residency::Mapped(_) | Residency::Loaded(_) => {}
                 Residency::Loading(Some(piece)) if piece.seqs.contains(range.start) => {
@@ -50,15 +114,55 @@ impl Log {
                     return Taken::Loading;
                 }
             }
-            segment.keep_until = std::time::Duration::ZERO;
+            segment.keep_until = Duration::ZERO;
             self.load_ahead(index, &range);
         }
-        let segment = self.segments.at_mut(place);
+        let segment = self.segments.at_mut(which);
         match run_in(segment, range, count_max, bytes_max) {
-            Some(Taken::Run(run)) if self.has_failed_sync() => self.check_run(place, run),
+            Some(Taken::Run(run)) if self.has_failed_sync() => self.check_run(which, run),
             Some(taken) => taken,
-            None => self.lose(place, SeqRange::one(range.start)),
+            None => self.lose(which, SeqRange::one(range.start)),
         }
+    }
+
+    /// The messages of the newest segments, the newest segment first, up to the first one that is not in memory. This
+    /// includes messages that nobody holds any more.
+    pub fn newest_in_memory(&self) -> impl Iterator<Item = SeqRange> {
+        let newest = self.segments.newest_first();
+        let is_in_memory = |segment: &&Segment| {
+            matches!(
+                segment.residency,
+                Residency::Mapped(_) | Residency::Loaded(_)
+            )
+        };
+        newest.take_while(is_in_memory).map(Segment::range)
+    }
+
+    /// Finds a message.
+    #[must_use]
+    pub fn look(&self, seq: Seq) -> Look<'_> {
+        let Some(segment) = self.segments.find(seq) else {
+            return Look::Gone;
+        };
+        let is_lost = matches!(segment.residency, Residency::Lost);
+        if is_lost || segment.is_damaged(seq) {
+            return Look::Damaged;
+        }
+        let index = seq.since(segment.head.base) as u32;
+        let Some(memory) = segment.memory_of(seq) else {
+            return Look::Cold(ColdMessage {
+                segment: segment.number,
+                head: segment.head,
+                index,
+            });
+        };
+        // Pages that a sync could not write may change: see `check_run`.
+        if self.has_failed_sync() && !segment::is_whole(memory, &segment.head, index) {
+            return Look::Damaged;
+        }
+        let frame = slot_at(memory, segment.head.slots, index)
+            .and_then(|slot| memory.get(slot.start as usize..slot.end as usize));
+        frame.map_or(Look::Damaged, Look::Frame)
     }
 
     /// Returns the time of the publish of a message in Unix nanoseconds, without a read of the disk.
@@ -69,17 +173,13 @@ impl Log {
     #[must_use]
     pub fn published_ns(&self, seq: Seq) -> Option<u64> {
         let segment = self.segments.find(seq)?;
-        let is_readable = match &segment.residency {
-            // Pages that a sync could not write may change: see `check_run`.
-            Residency::Mapped(_) => !self.has_failed_sync(),
-            Residency::Loading(Some(piece)) => piece.seqs.contains(seq),
-            _ => true,
-        };
-        let memory = segment.memory().filter(|_| is_readable);
-        let is_damaged = segment.damaged.iter().any(|lost| lost.contains(seq));
+        // Pages that a sync could not write may change: see `check_run`.
+        let is_doubtful =
+            self.has_failed_sync() && matches!(segment.residency, Residency::Mapped(_));
+        let memory = segment.memory_of(seq);
         let index = seq.since(segment.head.base) as u32;
         let exact = memory
-            .filter(|_| !is_damaged)
+            .filter(|_| !is_doubtful && !segment.is_damaged(seq))
             .and_then(|memory| segment::published_ns(memory, segment.head.slots, index));
         let began_ns = segment.began_ns;
         let earlier = || {
@@ -98,8 +198,8 @@ impl Log {
     /// Behind a failed sync the kernel counts pages as clean that it could not write. Reclaim drops such
     /// a page, and the next access reads what the device has: an earlier life of the file.
     #[cold]
-    fn check_run(&mut self, place: Place, run: Run) -> Taken {
-        let segment = self.segments.at_mut(place);
+    fn check_run(&mut self, which: Which, run: Run) -> Taken {
+        let segment = self.segments.at_mut(which);
         let Residency::Mapped(memory) = &segment.residency else {
             // The keeper checked what it loaded.
             return Taken::Run(run);
@@ -111,7 +211,7 @@ impl Log {
         let count = indices.clone().take_while(is_whole).count() as u32;
         if count == 0 {
             let bad = indices.take_while(|index| !is_whole(index)).count() as u64;
-            return self.lose(place, SeqRange::new(run.first, run.first.offset(bad)));
+            return self.lose(which, SeqRange::new(run.first, run.first.offset(bad)));
         }
         let last = slot_at(bytes, segment.head.slots, first + count - 1);
         let end = last.map_or(run.start, |slot| slot.end);
@@ -122,24 +222,21 @@ impl Log {
     /// [`Log::take_run`] returns [`Taken::Damaged`] for the message.
     #[cold]
     pub fn give_up(&mut self, seq: Seq) {
-        if let Some(place) = self.segments.place(seq) {
-            self.lose(place, SeqRange::one(seq));
+        if let Some(which) = self.segments.which(seq) {
+            self.lose(which, SeqRange::one(seq));
         }
     }
 
     /// Steps over messages in memory that was whole when it was written or loaded, and no longer is.
     #[cold]
-    fn lose(&mut self, place: Place, seqs: SeqRange) -> Taken {
-        let segment = self.segments.at_mut(place);
-        self.damaged_count += add_joined(&mut segment.damaged, seqs);
+    fn lose(&mut self, which: Which, seqs: SeqRange) -> Taken {
+        self.segments.add_damage(which, seqs);
+        let segment = self.segments.at_mut(which);
         segment.is_unreadable = true;
-        self.damage.push(Damage {
-            kind: DamageKind::Messages,
-            file: segment_file(segment.number),
-            offset: 0,
-            seqs,
-            detail: "slot or frame in memory does not agree with its CRC".to_owned(),
-        });
+        let file = segment_file(segment.number);
+        let detail = "slot or frame in memory does not agree with its CRC".to_owned();
+        let damage = Damage::new(DamageKind::Messages, file, seqs, detail);
+        self.context.tell(Notice::Damage(damage));
         // The log reports this damage with the answer to the next checkpoint.
         self.make_checkpoint_due();
         Taken::Damaged(seqs)
@@ -152,18 +249,8 @@ impl Log {
     #[inline]
     #[must_use]
     pub fn bytes(&self, run: &Run) -> &[u8] {
-        let segment = self.segments.find(run.first).expect("a run nobody holds");
-        let memory = segment
-            .memory()
-            .expect("a run in a segment that is not resident");
+        let (_, memory) = self.segments.resident(run.first);
         &memory[run.start as usize..run.end as usize]
-    }
-
-    /// Returns whether a sync has failed. From then on mapped bytes may change under a run: see [`Log::copy_run`].
-    #[inline]
-    #[must_use]
-    pub fn has_failed_sync(&self) -> bool {
-        self.sync.poisoned.is_some()
     }
 
     /// Appends the bytes of a run to `into`, and checks the copies: a frame that leaves is whole, whatever
@@ -175,10 +262,7 @@ impl Log {
     #[cold]
     #[must_use]
     pub fn copy_run(&self, run: &Run, into: &mut Vec<u8>) -> bool {
-        let segment = self.segments.find(run.first).expect("a run nobody holds");
-        let memory = segment
-            .memory()
-            .expect("a run in a segment that is not resident");
+        let (segment, memory) = self.segments.resident(run.first);
         let first = run.first.since(segment.head.base) as u32;
         let mut at = run.start;
         for index in first..first + run.count {

@@ -1,27 +1,240 @@
-//! The ways of sealed segments out of memory and back into it: spill, load and peek.
+//! The reasons for which a segment stays (holders of its messages, socket writes, checkpoints), and the ways of sealed
+//! segments out of memory and back into it: spill, load and peek.
 
 use std::time::Duration;
 
 use wire::id::Seq;
 
 use crate::error::{Damage, DamageKind};
-use crate::file_name::SegmentNumber;
+use crate::file_name::{SegmentNumber, segment_file};
 use crate::memory::Memory;
 use crate::policy::{self, BUFFERS_MAX, IDLE_AFTER, RETRY_AFTER, STAYS_FOR};
-use crate::range::{SeqRange, add_joined};
+use crate::range::SeqRange;
 use crate::request::{Failure, Piece, Request, SyncFailure};
+use crate::segment::FRAMES_AT;
 
-use super::segments::{Residency, Segment};
-use super::{Log, Notice};
+use super::segments::{Residency, Segment, Which};
+use super::{Context, Log, Notice};
+
+/// The memory of loads, and the loads that failed.
+#[derive(Debug, Default)]
+pub(super) struct Loads {
+    /// Memory for the next loads.
+    pub(super) buffers: Vec<Memory>,
+    /// Loads that failed for want of something that may come back, and when to try again.
+    retries: Vec<(SegmentNumber, Duration)>,
+    /// The time at which the last load was asked for.
+    last: Duration,
+}
+
+impl Loads {
+    /// Keeps a buffer for the next load. If there are enough, gives the oldest one back.
+    fn keep_buffer(&mut self, context: &mut Context, memory: Memory) {
+        if self.buffers.len() == BUFFERS_MAX {
+            context.free([self.buffers.remove(0)]);
+        }
+        self.buffers.push(memory);
+    }
+
+    fn retry_later(&mut self, context: &Context, number: SegmentNumber) {
+        self.retries.push((number, context.mono + RETRY_AFTER));
+    }
+
+    pub(super) fn retry_at(&self) -> Option<Duration> {
+        self.retries.iter().map(|&(_, at)| at).min()
+    }
+
+    /// Returns when the unused buffers are given back.
+    pub(super) fn trim_at(&self) -> Option<Duration> {
+        (!self.buffers.is_empty()).then_some(self.last + IDLE_AFTER)
+    }
+
+    pub(super) fn trim(&mut self, context: &mut Context) {
+        context.free(self.buffers.drain(..));
+    }
+}
 
 impl Log {
+    /// Adds `holders` holders to each seq of the range. A segment lives while it has any.
+    ///
+    /// Seqs that lie in no segment (lost before the start) are ignored, here and in `release`. [`Log::take_run`]
+    /// returns [`Taken::Damaged`](super::Taken::Damaged) for them.
+    #[inline]
+    pub fn retain(&mut self, range: SeqRange, holders: u64) {
+        self.segments.retain(range, holders);
+    }
+
+    /// The holders of all messages.
+    #[must_use]
+    pub fn holders(&self) -> u64 {
+        self.segments.iter().map(|segment| segment.holders).sum()
+    }
+
+    /// The segments that hold messages, in the order of their seqs, each with the bytes of its messages.
+    pub fn segment_sizes(&self) -> impl Iterator<Item = (SeqRange, u64)> {
+        let segments = self.segments.iter();
+        segments.map(|segment| (segment.range(), segment.used() - u64::from(FRAMES_AT)))
+    }
+
+    /// The sealed segments, in the order of their seqs, each with the bytes of its file.
+    pub fn sealed_files(&self) -> impl Iterator<Item = (SeqRange, u64)> {
+        let sealed = self.segments.sealed.iter();
+        sealed.map(|segment| (segment.range(), u64::from(segment.head.bytes)))
+    }
+
+    /// Takes one holder from `seq`.
+    ///
+    /// # Panics
+    /// If the segment of `seq` has fewer holders than that.
+    #[inline]
+    pub fn release(&mut self, seq: Seq) {
+        match self.segments.which(seq) {
+            Some(Which::Sealed(index)) => {
+                let segment = &mut self.segments.sealed[index];
+                segment.release(1);
+                if segment.holders == 0 {
+                    self.drop_if_unneeded(index);
+                }
+            }
+            // The tail stays, it takes the next append. An idle one goes by `Timer::IdleStock`.
+            Some(Which::Tail) => self.segments.at_mut(Which::Tail).release(1),
+            None => {}
+        }
+    }
+
+    /// Takes one holder from each seq of the range.
+    ///
+    /// # Panics
+    /// If a segment has fewer holders than that.
+    pub fn release_range(&mut self, range: SeqRange) {
+        if range.is_empty() {
+            return;
+        }
+        let mut index = self.segments.index_at_or_after(range.start);
+        while let Some(segment) = self.segments.sealed.get_mut(index) {
+            if segment.head.base >= range.end {
+                return;
+            }
+            segment.release(segment.range().intersection(&range).len());
+            if !self.drop_if_unneeded(index) {
+                index += 1;
+            }
+        }
+        if let Some(tail) = &mut self.segments.tail {
+            tail.release(tail.range().intersection(&range).len());
+        }
+    }
+
+    /// Lets go of every segment that nobody holds. Call this once, after start-up has retained all owed messages.
+    pub fn release_unheld(&mut self) {
+        for segment in &mut self.segments.sealed {
+            segment.is_unjudged = false;
+        }
+        self.drop_unneeded();
+        if self.segments.iter().any(|segment| !segment.is_held()) {
+            // They go with the first checkpoint.
+            self.make_checkpoint_due();
+        }
+    }
+
+    /// The number of unfinished writes that point into the segments.
+    #[must_use]
+    pub fn pins(&self) -> usize {
+        let pins = self.segments.iter().map(|segment| segment.pins as usize);
+        pins.sum()
+    }
+
+    /// Keeps the segment of `seq` in memory, because an unfinished socket write points into it.
+    ///
+    /// # Panics
+    /// If the segment is not resident: there is nothing to point into.
+    pub fn pin(&mut self, seq: Seq) {
+        let which = self.segments.which(seq);
+        let which = which.expect("pinned what no segment holds");
+        let segment = self.segments.at_mut(which);
+        assert!(segment.memory().is_some(), "pinned what is not resident");
+        segment.pins += 1;
+    }
+
+    /// Ends a pin, because its socket write is finished.
+    ///
+    /// # Panics
+    /// If there was no pin.
+    pub fn unpin(&mut self, seq: Seq) {
+        let which = self.segments.which(seq).expect("what is pinned stays");
+        let pins = &mut self.segments.at_mut(which).pins;
+        *pins = pins
+            .checked_sub(1)
+            .expect("unpinned more often than pinned");
+        if let Which::Sealed(index) = which {
+            self.drop_if_unneeded(index);
+        }
+    }
+
+    /// Lets go of the sealed segment `index` if nobody needs it any more. Returns whether it is gone.
+    pub(super) fn drop_if_unneeded(&mut self, index: usize) -> bool {
+        let segment = &self.segments.sealed[index];
+        if segment.is_held() {
+            return false;
+        }
+        if segment.is_unjudged || self.checkpoints.may_name(segment.named_by) {
+            // No consumer needs its copy in memory.
+            if matches!(segment.residency, Residency::Loaded(_)) {
+                self.make_cold(index);
+            }
+            return false;
+        }
+        let segment = self.segments.remove(index);
+        let number = segment.number;
+        let memory = match segment.residency {
+            // A file with damage in it is not trusted with new messages.
+            Residency::Mapped(memory) if segment.damaged.is_empty() => {
+                self.supply.recycle(&mut self.context, number, memory);
+                return true;
+            }
+            Residency::Mapped(memory) => Some(memory),
+            // The keeper's reply brings the memory back, and finds no segment: see `spilled`.
+            Residency::Spilling { .. } => return true,
+            Residency::Loaded(memory) => {
+                self.loads.keep_buffer(&mut self.context, memory);
+                None
+            }
+            // The keeper's reply brings the loaded memory, and finds no segment: see `loaded`.
+            Residency::Loading(piece) => {
+                self.context.free(piece.map(|piece| piece.memory));
+                None
+            }
+            Residency::Cold | Residency::Lost => None,
+        };
+        if segment.is_unreadable {
+            if let Some(memory) = memory {
+                let segment = number;
+                self.context.ask(Request::Unmap { segment, memory });
+            }
+            self.context.ask(Request::SetAside(number));
+        } else {
+            self.context.discard(number, memory);
+        }
+        true
+    }
+
+    /// Does [`Log::drop_if_unneeded`] for all sealed segments.
+    pub(super) fn drop_unneeded(&mut self) {
+        let mut index = 0;
+        while index < self.segments.sealed.len() {
+            if !self.drop_if_unneeded(index) {
+                index += 1;
+            }
+        }
+    }
+
     /// Asks the keeper for some messages from `seq` on, for which a reader waits: to load the whole segment takes
     /// longer.
     pub(super) fn peek(&mut self, index: usize, seq: Seq) {
         let segment = &self.segments.sealed[index];
         let first = seq.since(segment.head.base) as u32;
         let end = first + policy::peek_count(segment.count);
-        self.requests.push_back(Request::Peek {
+        self.context.ask(Request::Peek {
             segment: segment.number,
             head: segment.head,
             indices: first..end.min(segment.count),
@@ -29,36 +242,27 @@ impl Log {
         });
     }
 
-    pub(super) fn peeked(
-        &mut self,
-        number: SegmentNumber,
-        piece: Option<Piece>,
-        notices: &mut Vec<Notice>,
-    ) {
-        let Some(index) = self.loading_index(number) else {
+    pub(super) fn peeked(&mut self, number: SegmentNumber, piece: Option<Piece>) {
+        let Some(index) = self.segments.loading(number) else {
             // The segment lost its last holder meanwhile.
-            return self.free_piece(piece);
+            return self.context.free(piece.map(|piece| piece.memory));
         };
-        notices.extend(piece.as_ref().map(|piece| Notice::Loaded(piece.seqs)));
+        if let Some(piece) = &piece {
+            self.context.tell(Notice::Loaded(piece.seqs));
+        }
         self.segments.sealed[index].residency = Residency::Loading(piece);
-    }
-
-    /// Gives back the memory of a piece.
-    pub(super) fn free_piece(&mut self, piece: Option<Piece>) {
-        let memory = piece.map(|piece| piece.memory);
-        self.requests.extend(memory.map(Request::Free));
     }
 
     /// Asks the keeper for a cold segment.
     pub(super) fn load(&mut self, index: usize) {
         let segment = &mut self.segments.sealed[index];
-        self.last_load = self.mono;
+        self.loads.last = self.context.mono;
         let cached = segment.is_doubtful && segment.end_seq() > self.sync.synced;
-        let reuse = self.buffers.pop();
+        let reuse = self.loads.buffers.pop();
         if matches!(segment.residency, Residency::Cold) {
             segment.residency = Residency::Loading(None);
         }
-        self.requests.push_back(Request::Load {
+        self.context.ask(Request::Load {
             segment: segment.number,
             head: segment.head,
             count: segment.count,
@@ -71,12 +275,11 @@ impl Log {
         &mut self,
         number: SegmentNumber,
         result: Result<(Memory, Vec<Damage>), Failure>,
-        notices: &mut Vec<Notice>,
     ) {
-        let Some(index) = self.loading_index(number) else {
+        let Some(index) = self.segments.loading(number) else {
             // Its last holder went while it was loading: the file is gone, or about to be.
             if let Ok((memory, _)) = result {
-                self.keep_buffer(memory);
+                self.loads.keep_buffer(&mut self.context, memory);
             }
             return;
         };
@@ -85,63 +288,46 @@ impl Log {
             // A socket write points into the piece, which is whole. The loaded segment has damage in the piece's messages,
             // so it cannot replace the piece. The next load may succeed, or the write has ended.
             Ok((memory, damage)) if segment.pins > 0 && damages_piece(segment, &damage) => {
-                self.keep_buffer(memory);
-                self.load_retries.push((number, self.mono + RETRY_AFTER));
+                self.loads.keep_buffer(&mut self.context, memory);
+                self.loads.retry_later(&self.context, number);
             }
-            Ok((memory, damage)) => self.take_memory(index, memory, damage, notices),
-            Err(failure) => self.load_failed(index, &failure, notices),
+            Ok((memory, damage)) => self.take_memory(index, memory, damage),
+            Err(failure) => self.load_failed(index, failure),
         }
         self.evict();
     }
 
-    fn take_memory(
-        &mut self,
-        index: usize,
-        memory: Memory,
-        damage: Vec<Damage>,
-        notices: &mut Vec<Notice>,
-    ) {
+    fn take_memory(&mut self, index: usize, memory: Memory, damage: Vec<Damage>) {
         self.end_loading(index, Residency::Loaded(memory));
-        let segment = &mut self.segments.sealed[index];
-        segment.keep_until = self.mono + STAYS_FOR;
-        self.reads += 1;
-        segment.read_at = self.reads;
+        self.segments.note_read(index);
         for damage in damage {
-            segment.is_unreadable |= damage.kind == DamageKind::Foreign;
+            let is_foreign = damage.kind == DamageKind::Foreign;
+            self.segments.sealed[index].is_unreadable |= is_foreign;
             // Damage that the start or an earlier load found is counted and told already.
-            let added = add_joined(&mut segment.damaged, damage.seqs);
-            self.damaged_count += added;
+            let added = self.segments.add_damage(Which::Sealed(index), damage.seqs);
             if added > 0 || damage.seqs.is_empty() {
-                notices.push(Notice::Damage(damage));
+                self.context.tell(Notice::Damage(damage));
             }
         }
-        notices.push(Notice::Loaded(segment.range()));
+        let segment = &mut self.segments.sealed[index];
+        segment.keep_until = self.context.mono + STAYS_FOR;
+        self.context.tell(Notice::Loaded(segment.range()));
     }
 
-    fn load_failed(&mut self, index: usize, failure: &Failure, notices: &mut Vec<Notice>) {
-        let segment = &mut self.segments.sealed[index];
-        notices.push(Notice::LoadFailed(
-            segment.range(),
-            failure.text.as_str().into(),
-        ));
+    fn load_failed(&mut self, index: usize, failure: Failure) {
+        let segment = &self.segments.sealed[index];
+        let (range, number) = (segment.range(), segment.number);
+        let text = failure.text.as_str().into();
+        self.context.tell(Notice::LoadFailed(range, text));
         if failure.kind != std::io::ErrorKind::NotFound || segment.pins > 0 {
             // Mappings, memory or descriptors were short, which may pass; or a socket write points into the piece.
-            self.load_retries
-                .push((segment.number, self.mono + RETRY_AFTER));
-            return;
+            return self.loads.retry_later(&self.context, number);
         }
         self.end_loading(index, Residency::Lost);
-        let segment = &mut self.segments.sealed[index];
-        let known: u64 = segment.damaged.iter().map(SeqRange::len).sum();
-        self.damaged_count += u64::from(segment.count) - known;
-        segment.damaged = vec![segment.range()];
-        notices.push(Notice::Damage(Damage {
-            kind: DamageKind::Segment,
-            file: crate::file_name::segment_file(segment.number),
-            offset: 0,
-            seqs: segment.range(),
-            detail: failure.text.clone(),
-        }));
+        self.segments.add_damage(Which::Sealed(index), range);
+        let (kind, file) = (DamageKind::Segment, segment_file(number));
+        let damage = Damage::new(kind, file, range, failure.text);
+        self.context.tell(Notice::Damage(damage));
     }
 
     /// Ends the load of a segment, and frees its piece. Runs stay valid: they have the same offsets in the piece and in
@@ -149,35 +335,18 @@ impl Log {
     fn end_loading(&mut self, index: usize, residency: Residency) {
         let segment = &mut self.segments.sealed[index];
         if let Residency::Loading(piece) = std::mem::replace(&mut segment.residency, residency) {
-            self.free_piece(piece);
+            self.context.free(piece.map(|piece| piece.memory));
         }
     }
 
     pub(super) fn retry_loads(&mut self) {
-        let is_due = |&(_, at): &(SegmentNumber, Duration)| at <= self.mono;
-        let due: Vec<_> = self
-            .load_retries
-            .extract_if(.., |retry| is_due(retry))
-            .collect();
-        for (number, _) in due {
-            if let Some(index) = self.loading_index(number) {
+        let mono = self.context.mono;
+        let due = self.loads.retries.extract_if(.., |(_, at)| *at <= mono);
+        for (number, _) in due.collect::<Vec<_>>() {
+            if let Some(index) = self.segments.loading(number) {
                 self.load(index);
             }
         }
-    }
-
-    fn loading_index(&self, number: SegmentNumber) -> Option<usize> {
-        self.segments.sealed.iter().position(|segment| {
-            segment.number == number && matches!(segment.residency, Residency::Loading(_))
-        })
-    }
-
-    /// Changes how many bytes may stay resident whatever [`LogOptions::resident_messages`] says.
-    ///
-    /// [`LogOptions::resident_messages`]: super::LogOptions::resident_messages
-    #[inline]
-    pub fn limit_resident(&mut self, bytes: u64) {
-        self.options.resident_bytes_min = bytes;
     }
 
     /// Drops sealed segments from memory, least recently read first, while there is more than both
@@ -194,19 +363,15 @@ impl Log {
             bytes += u64::from(segment.head.bytes);
             messages += u64::from(segment.count);
             let is_free = segment.pins == 0
-                && segment.keep_until <= self.mono
-                && segment.read_at != self.reads;
+                && segment.keep_until <= self.context.mono
+                && segment.read_at != self.segments.reads;
             if is_free {
                 candidates.push((segment.read_at, index));
             }
         }
-        let (bytes_min, messages_max) = (
-            self.options.resident_bytes_min,
-            self.options.resident_messages,
-        );
-        let is_over = |bytes: u64, messages: u64| {
-            policy::is_too_much(bytes, bytes_min, messages, messages_max)
-        };
+        let options = &self.context.options;
+        let (least, most) = (options.resident_bytes_min, options.resident_messages);
+        let is_over = |bytes, messages| policy::is_too_much(bytes, least, messages, most);
         if !is_over(bytes, messages) {
             return;
         }
@@ -218,13 +383,6 @@ impl Log {
             let segment = &self.segments.sealed[index];
             bytes -= u64::from(segment.head.bytes);
             messages -= u64::from(segment.count);
-            self.make_cold(index);
-        }
-    }
-
-    /// Gives up the copy in memory of a segment that no consumer needs any more.
-    pub(super) fn free_buffer(&mut self, index: usize) {
-        if matches!(self.segments.sealed[index].residency, Residency::Loaded(_)) {
             self.make_cold(index);
         }
     }
@@ -245,14 +403,14 @@ impl Log {
                     is_synced,
                     is_wanted: false,
                 };
-                self.requests.push_back(Request::Spill {
+                self.context.ask(Request::Spill {
                     segment: segment.number,
                     memory,
                     copy,
                     sync: is_synced,
                 });
             }
-            Residency::Loaded(memory) => self.keep_buffer(memory),
+            Residency::Loaded(memory) => self.loads.keep_buffer(&mut self.context, memory),
             other => segment.residency = other,
         }
     }
@@ -264,12 +422,12 @@ impl Log {
         memory: Memory,
         copy: SegmentNumber,
         result: Result<(), SyncFailure>,
-        notices: &mut Vec<Notice>,
     ) {
         let failed = result.as_ref().err();
         plant!(SpillFailureNotFinal, let failed = None);
         if let Some(SyncFailure::Final(failure)) = failed {
-            self.poison(failure.text.as_str().into(), notices);
+            let text = failure.text.as_str().into();
+            self.sync.poison(&mut self.context, text);
         }
         let state = |segment: &Segment| match segment.residency {
             Residency::Spilling {
@@ -285,61 +443,30 @@ impl Log {
         else {
             // Its last holder went while it was copied.
             if result.is_ok() {
-                self.discard(copy, None);
+                self.context.discard(copy, None);
             }
-            return self.recycle(number, memory);
+            return self.supply.recycle(&mut self.context, number, memory);
         };
+        if result.is_ok() && !is_wanted {
+            segment.residency = Residency::Cold;
+            segment.number = copy;
+            segment.is_durable = is_synced;
+            return self.supply.recycle(&mut self.context, number, memory);
+        }
+        // The spill has failed, or a reader has come for the segment: it stays where it was, and the copy is not used.
+        segment.residency = Residency::Mapped(memory);
+        segment.keep_until = self.context.mono + STAYS_FOR;
+        if is_wanted {
+            self.context.tell(Notice::Loaded(segment.range()));
+        }
         match result {
-            Ok(()) if !is_wanted => {
-                segment.residency = Residency::Cold;
-                segment.number = copy;
-                segment.is_durable = is_synced;
-                self.recycle(number, memory);
-            }
-            // A reader has come for the segment. The segment stays mapped, and the copy is not used.
-            Ok(()) => {
-                segment.residency = Residency::Mapped(memory);
-                segment.keep_until = self.mono + STAYS_FOR;
-                notices.push(Notice::Loaded(segment.range()));
-                if is_synced {
-                    self.discard(copy, None);
-                } else {
-                    self.sync.voided.push(copy);
-                }
-                self.sync.spill_is_void();
-            }
-            // Nothing is lost: it is where it was.
+            Ok(()) if is_synced => self.context.discard(copy, None),
+            Ok(()) => self.sync.voided.push(copy),
             Err(SyncFailure::Retryable(failure) | SyncFailure::Final(failure)) => {
-                segment.residency = Residency::Mapped(memory);
-                segment.keep_until = self.mono + STAYS_FOR;
-                if is_wanted {
-                    notices.push(Notice::Loaded(segment.range()));
-                }
-                notices.push(Notice::SpillFailed(failure.text.into()));
-                self.sync.spill_is_void();
+                self.context.tell(Notice::SpillFailed(failure.text.into()));
             }
         }
-    }
-
-    /// Returns when the unused buffers are given back.
-    pub(super) fn trim_buffers_at(&self) -> Option<Duration> {
-        (!self.buffers.is_empty()).then_some(self.last_load + IDLE_AFTER)
-    }
-
-    pub(super) fn trim_buffers(&mut self) {
-        self.requests
-            .extend(self.buffers.drain(..).map(Request::Free));
-    }
-
-    /// Keeps a buffer for the next load, or gives it back.
-    pub(super) fn keep_buffer(&mut self, memory: Memory) {
-        if self.buffers.len() < BUFFERS_MAX {
-            self.buffers.push(memory);
-        } else {
-            let oldest = std::mem::replace(&mut self.buffers[0], memory);
-            self.buffers.rotate_left(1);
-            self.requests.push_back(Request::Free(oldest));
-        }
+        self.sync.make_void();
     }
 }
 

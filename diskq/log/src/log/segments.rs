@@ -9,7 +9,7 @@ use wire::id::Seq;
 
 use crate::file_name::SegmentNumber;
 use crate::memory::{Memory, Written};
-use crate::range::SeqRange;
+use crate::range::{SeqRange, add_joined};
 use crate::request::{Piece, Request};
 use crate::segment::{FRAMES_AT, Head, count_limit, pieces_from};
 
@@ -149,6 +149,18 @@ impl Segment {
         }
     }
 
+    /// The memory, if it has the message `seq`.
+    pub(super) fn memory_of(&self, seq: Seq) -> Option<&[u8]> {
+        match &self.residency {
+            Residency::Loading(Some(piece)) if !piece.seqs.contains(seq) => None,
+            _ => self.memory(),
+        }
+    }
+
+    pub(super) fn is_damaged(&self, seq: Seq) -> bool {
+        self.damaged.iter().any(|lost| lost.contains(seq))
+    }
+
     /// The pages with messages from `seq` on, if they are mapped.
     pub(super) fn written_since(&self, seq: Seq) -> Option<Written> {
         let Residency::Mapped(memory) = &self.residency else {
@@ -173,9 +185,9 @@ impl Segment {
     }
 }
 
-/// The segment of a seq.
+/// Which segment of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Place {
+pub(super) enum Which {
     Tail,
     Sealed(usize),
 }
@@ -185,16 +197,22 @@ pub(super) enum Place {
 pub(super) struct Segments {
     pub(super) sealed: VecDeque<Segment>,
     pub(super) tail: Option<Segment>,
+    /// The seq of the next append; 0 until the first append of a new log asks the clock.
+    pub(super) next: Seq,
+    pub(super) damaged_count: u64,
+    /// Counts the reads, so that the least recently read segment is known.
+    pub(super) reads: u64,
     /// The index of the sealed segment that the last lookup found. The next lookup is likely to find the same segment.
     last_hit: Cell<usize>,
 }
 
 impl Segments {
-    pub(super) fn from_found(found: Vec<Segment>) -> Segments {
+    pub(super) fn from_found(found: Vec<Segment>, next: Seq, damaged_count: u64) -> Segments {
         Segments {
             sealed: found.into(),
-            tail: None,
-            last_hit: Cell::default(),
+            next,
+            damaged_count,
+            ..Segments::default()
         }
     }
 
@@ -202,42 +220,57 @@ impl Segments {
         self.sealed.iter().chain(&self.tail)
     }
 
+    pub(super) fn newest_first(&self) -> impl Iterator<Item = &Segment> + Clone {
+        self.tail.iter().chain(self.sealed.iter().rev())
+    }
+
     /// The segment that holds `seq`. A few ns for the tail and the one of the last lookup.
     #[inline]
-    pub(super) fn place(&self, seq: Seq) -> Option<Place> {
+    pub(super) fn which(&self, seq: Seq) -> Option<Which> {
         if let Some(tail) = &self.tail
             && seq >= tail.head.base
         {
-            return (seq < tail.end_seq()).then_some(Place::Tail);
+            return (seq < tail.end_seq()).then_some(Which::Tail);
         }
         let is_hit = |segment: &Segment| segment.range().contains(seq);
         let last_hit = self.last_hit.get();
         if self.sealed.get(last_hit).is_some_and(is_hit) {
-            return Some(Place::Sealed(last_hit));
+            return Some(Which::Sealed(last_hit));
         }
         let index = self.index_at_or_after(seq);
         if self.sealed.get(index).is_some_and(is_hit) {
             self.last_hit.set(index);
-            return Some(Place::Sealed(index));
+            return Some(Which::Sealed(index));
         }
         None
     }
 
     /// The segment that holds `seq`.
     pub(super) fn find(&self, seq: Seq) -> Option<&Segment> {
-        match self.place(seq)? {
-            Place::Tail => self.tail.as_ref(),
-            Place::Sealed(index) => self.sealed.get(index),
+        match self.which(seq)? {
+            Which::Tail => self.tail.as_ref(),
+            Which::Sealed(index) => self.sealed.get(index),
         }
     }
 
-    pub(super) fn at_mut(&mut self, place: Place) -> &mut Segment {
-        match place {
-            Place::Tail => self
-                .tail
-                .as_mut()
-                .expect("the place was looked up just now"),
-            Place::Sealed(index) => &mut self.sealed[index],
+    /// The segment of the run that begins at `seq`, and its memory.
+    ///
+    /// # Panics
+    /// For a run that nobody holds.
+    #[inline]
+    pub(super) fn resident(&self, seq: Seq) -> (&Segment, &[u8]) {
+        let segment = self.find(seq).expect("a run nobody holds");
+        let memory = segment.memory();
+        (
+            segment,
+            memory.expect("a run in a segment that is not resident"),
+        )
+    }
+
+    pub(super) fn at_mut(&mut self, which: Which) -> &mut Segment {
+        match which {
+            Which::Tail => self.tail.as_mut().expect("it was looked up just now"),
+            Which::Sealed(index) => &mut self.sealed[index],
         }
     }
 
@@ -257,9 +290,68 @@ impl Segments {
 
     pub(super) fn remove(&mut self, index: usize) -> Segment {
         self.last_hit.set(0);
-        self.sealed
-            .remove(index)
-            .expect("the index was looked up just now")
+        let removed = self.sealed.remove(index);
+        removed.expect("the index was looked up just now")
+    }
+
+    /// Notes that a reader needs a sealed segment, or will soon.
+    #[inline]
+    pub(super) fn note_read(&mut self, index: usize) {
+        self.reads += 1;
+        self.sealed[index].read_at = self.reads;
+    }
+
+    /// The bytes of all segments that have messages someone needs.
+    pub(super) fn live_bytes(&self) -> u64 {
+        let held = self.iter().filter(|segment| segment.is_held());
+        held.map(|segment| u64::from(segment.head.bytes)).sum()
+    }
+
+    /// Adds `holders` holders to each seq of the range.
+    #[inline]
+    pub(super) fn retain(&mut self, range: SeqRange, holders: u64) {
+        if let Some(tail) = &mut self.tail {
+            tail.holders += tail.range().intersection(&range).len() * holders;
+            // All sealed segments end before the tail begins.
+            if range.start >= tail.head.base {
+                return;
+            }
+        }
+        let index = self.index_at_or_after(range.start);
+        for segment in self.sealed.range_mut(index..) {
+            if segment.head.base >= range.end {
+                return;
+            }
+            segment.holders += segment.range().intersection(&range).len() * holders;
+        }
+    }
+
+    /// Marks the segments of `range` as named by checkpoint `number`. They stay until a durable checkpoint does not
+    /// name them.
+    pub(super) fn mark_named(&mut self, range: SeqRange, number: u64) {
+        let index = self.index_at_or_after(range.start);
+        for segment in self.sealed.range_mut(index..).chain(&mut self.tail) {
+            if segment.head.base >= range.end {
+                return;
+            }
+            if range.start < segment.end_seq() {
+                segment.named_by = number;
+            }
+        }
+    }
+
+    /// Adds damage that was found in a segment. Returns how many messages are lost that were not before.
+    pub(super) fn add_damage(&mut self, which: Which, seqs: SeqRange) -> u64 {
+        let added = add_joined(&mut self.at_mut(which).damaged, seqs);
+        self.damaged_count += added;
+        added
+    }
+
+    /// The sealed segment of a file that is being loaded.
+    pub(super) fn loading(&self, number: SegmentNumber) -> Option<usize> {
+        self.sealed.iter().position(|segment| {
+            segment.number == number && matches!(segment.residency, Residency::Loading(_))
+        })
     }
 
     /// Returns the jobs with which the keeper takes all memory back at the end.
@@ -280,34 +372,25 @@ impl Segments {
         let mut end = Seq(0);
         for segment in self.iter() {
             assert!(segment.head.base >= end, "segments overlap");
-            assert!(segment.count > 0, "an empty segment is kept");
-            assert!(
-                segment.count <= count_limit(&segment.head),
-                "impossibly many messages"
-            );
-            assert!(
-                segment.used() <= u64::from(segment.head.bytes),
-                "frames run into slots"
-            );
-            let is_resident = segment.memory().is_some();
-            assert!(is_resident || segment.pins == 0, "pinned and not resident");
-            if let Some(memory) = segment.memory() {
-                assert_eq!(
-                    memory.len(),
-                    segment.head.bytes as usize,
-                    "memory of another size"
-                );
+            let (head, count) = (&segment.head, segment.count);
+            assert!(count > 0, "an empty segment is kept");
+            assert!(count <= count_limit(head), "impossibly many messages");
+            let bytes = u64::from(head.bytes);
+            assert!(segment.used() <= bytes, "frames run into slots");
+            match segment.memory() {
+                Some(memory) => assert_eq!(memory.len() as u64, bytes, "memory of another size"),
+                None => assert_eq!(segment.pins, 0, "pinned and not resident"),
             }
             let is_inside = |d: &SeqRange| d.intersection(&segment.range()) == *d && !d.is_empty();
-            assert!(
-                segment.damaged.iter().all(is_inside),
-                "damage outside of its segment"
-            );
+            let is_all_inside = segment.damaged.iter().all(is_inside);
+            assert!(is_all_inside, "damage outside of its segment");
             end = segment.end_seq();
         }
         if let Some(tail) = &self.tail {
             let is_mapped = matches!(tail.residency, Residency::Mapped(_));
             assert!(is_mapped, "the tail is mapped");
+            let end = tail.end_seq();
+            assert_eq!(end, self.next, "the tail ends where the next append starts");
         }
     }
 }

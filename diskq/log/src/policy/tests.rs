@@ -89,7 +89,7 @@ fn the_pool_keeps_segments_of_about_the_usual_size() {
 #[test]
 fn the_pool_has_a_few_segments_and_more_while_they_fit_memory() {
     let check = |count, pooled, bytes, expected| {
-        let has_place = has_pool_place(count, 4, pooled, bytes, 1000);
+        let has_place = has_pool_room(count, 4, pooled, bytes, 1000);
         assert_eq!(has_place, expected, "{count} of {pooled} bytes, {bytes}");
     };
     check(3, 5000, 5000, true);

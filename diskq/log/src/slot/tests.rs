@@ -11,7 +11,10 @@ fn no_slot_is_all_zero() {
         .find(|&start| crc(start, &frame) <= 1)
         .unwrap_or_default();
     assert_ne!(crc(zero_start, &frame), 0);
-    assert_ne!(Slot::of(0, Seq(0), 0, 0, &[]).encode(), [0; SLOT_BYTES]);
+    assert_ne!(
+        Slot::of(0, Seq(0), 0, 0, None, &[]).encode(),
+        [0; SLOT_BYTES]
+    );
 }
 
 #[test]
@@ -34,8 +37,11 @@ fn the_layout_is_the_documented_one() {
     let origin_bytes = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16];
     assert_eq!(Slot::encode_origin(origin), origin_bytes);
     // Stored values of versions 2 and 3: changing the mix is changing the format.
-    assert_eq!(Slot::of(1, Seq(2), 128, 3, b"frame").crc, STORED_CRC);
-    let crc = |origin| Slot::with_origin(1, Seq(2), 128, 3, origin, b"frame").crc;
+    assert_eq!(Slot::of(1, Seq(2), 128, 3, None, b"frame").crc, STORED_CRC);
+    let crc = |origin: Option<Origin>| {
+        let origin = Some(origin.unwrap_or(NO_ORIGIN));
+        Slot::of(1, Seq(2), 128, 3, origin, b"frame").crc
+    };
     assert_eq!(crc(None), STORED_CRC_WITHOUT_ORIGIN);
     assert_eq!(crc(Some(origin)), STORED_CRC_WITH_ORIGIN);
 }
@@ -65,7 +71,7 @@ proptest! {
     #[test]
     fn the_origin_is_covered(publisher: u64, number: u64, bit in 0usize..64) {
         let origin = Origin { publisher, number };
-        let slot = Slot::with_origin(5, Seq(9), 128, 0, Some(origin), b"frame");
+        let slot = Slot::of(5, Seq(9), 128, 0, Some(origin), b"frame");
         prop_assert!(slot.is_proof_of(5, Seq(9), b"frame"));
         let other = |origin| Slot { origin: Some(origin), ..slot };
         let publisher = other(Origin { publisher: publisher ^ 1 << bit, ..origin });
@@ -85,7 +91,7 @@ proptest! {
         mut frame in prop::collection::vec(any::<u8>(), 1..300),
         bit in 0usize..10_000,
     ) {
-        let slot = Slot::of(generation, Seq(seq), start, defer_ms, &frame);
+        let slot = Slot::of(generation, Seq(seq), start, defer_ms, None, &frame);
         prop_assert!(slot.is_proof_of(generation, Seq(seq), &frame));
         prop_assert!(!slot.is_proof_of(generation ^ 1 << (bit % 64), Seq(seq), &frame));
         prop_assert!(!slot.is_proof_of(generation, Seq(seq ^ 1 << (bit % 64)), &frame));

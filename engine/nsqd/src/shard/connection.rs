@@ -130,7 +130,7 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
     loop {
         match future::poll_fn(|cx| connection.poll_read_once(shard, cx)).await {
             // The reactor watches the socket already: the next read comes back pending, at no cost.
-            ReadOnce::Some => {}
+            ReadOnce::Read => {}
             ReadOnce::Full => {
                 reactor::come_last().await;
                 while connection.carry_on(shard) {
@@ -146,7 +146,7 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
 /// The result of one read.
 enum ReadOnce {
     /// The read left budget: the reader waits for more input, if any comes.
-    Some,
+    Read,
     /// `Some`, from a consumer that has enough messages in hand: it may be read this much later.
     Gather(Duration),
     /// The read brought as much as one poll may read, or more than may be carried out at once.
@@ -196,7 +196,7 @@ impl Connection {
         }
         if self.input_ended.get() {
             self.finish_input(shard);
-            return Poll::Ready(ReadOnce::Some);
+            return Poll::Ready(ReadOnce::Read);
         }
         let filled = self.input.borrow_mut().poll_fill(
             &mut shard.buffers.borrow_mut(),
@@ -224,7 +224,7 @@ impl Connection {
         };
         if filled == Filled::End {
             self.input_ended.set(true);
-            return Poll::Ready(ReadOnce::Some);
+            return Poll::Ready(ReadOnce::Read);
         }
         shard.read_clock();
         self.offer(shard);
@@ -232,7 +232,7 @@ impl Connection {
             return Poll::Ready(ReadOnce::Full);
         }
         let Some(delay) = shard.broker.borrow_mut().coalescing_delay(self.id) else {
-            return Poll::Ready(ReadOnce::Some);
+            return Poll::Ready(ReadOnce::Read);
         };
         self.transport.stream().let_gather();
         Poll::Ready(ReadOnce::Gather(delay))

@@ -27,7 +27,7 @@ fn sync(topic: &str, upto: u64) -> KeeperJob {
 fn checkpoint(topic: &str, number: u64, sync: bool) -> KeeperJob {
     let request = Request::WriteCheckpoint(CheckpointJob {
         number: CheckpointNumber(number),
-        slot: 0,
+        place: 0,
         draft: CheckpointDraft::default(),
         sync_first: false,
         sync,
