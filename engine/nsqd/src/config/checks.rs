@@ -4,26 +4,11 @@
 use program::http::HostNames;
 use program::{go_value, tcp_address};
 
-use super::{Config, NSQD, dead_letter, dedup, required, unclaimed};
+use super::{Config, NSQD, Rules};
 use crate::reactor::Engine;
-use engine_rules::{DeadLetterRules, DedupRules, Required, UnclaimedRules};
-use std::sync::Arc;
 
 /// The bytes of an IDENTIFY of go-nsq and pynsq, about.
 const IDENTIFY_BYTES: u64 = 512;
-
-/// The values of the flags whose entries are rules, for all shards.
-#[derive(Clone)]
-pub struct Rules {
-    /// `--create`
-    pub required: Arc<Required>,
-    /// `--dead-letter`
-    pub dead_letters: Arc<DeadLetterRules>,
-    /// `--unclaimed-messages`
-    pub unclaimed: Arc<UnclaimedRules>,
-    /// `--dedup`
-    pub dedup: Arc<DedupRules>,
-}
 
 impl Config {
     /// nsqd's checks before TLS material is loaded.
@@ -59,12 +44,7 @@ impl Config {
             }
         }
         HostNames::check_flag(&self.allowed_hosts)?;
-        let rules = Rules {
-            required: required::required(&self.create)?.into(),
-            dead_letters: dead_letter::rules(&self.dead_letter)?.into(),
-            unclaimed: unclaimed::unclaimed(&self.unclaimed_messages)?.into(),
-            dedup: dedup::rules(&self.dedup)?.into(),
-        };
+        let rules = Rules::of(self)?;
         for flag in NSQD.all_flags() {
             let is_used = flag.name != "statsd-interval" || !self.statsd_address.is_empty();
             if is_used {

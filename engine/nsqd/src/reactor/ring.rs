@@ -322,9 +322,11 @@ impl Ring {
         is_woken
     }
 
-    /// Takes the completions that are there, and calls `answer` for each answered wait. [`NOTIFIED`] is one.
+    /// Takes the completions that are there, and calls `answer` with the token of each answered wait. A wake-up by another
+    /// thread has the token [`NOTIFIED`].
     ///
-    /// The ring's own numbers come first: they have the bits of a receiving, too.
+    /// The tokens of the ring itself have the bits of a receiving, too. So the ring compares with them before it looks at
+    /// these bits.
     fn take_completions(&self, mut answer: impl FnMut(Token)) {
         loop {
             // One at a time: `answer` may push.

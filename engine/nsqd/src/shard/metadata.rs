@@ -1,13 +1,21 @@
-//! A shard's part of nsqd.dat, and the tombstones of deleted topics, which stay until nsqd.dat no longer lists them.
+//! nsqd.dat, which has one writer: each shard tells its topics, and the writer writes the topics of all shards. The
+//! tombstones of deleted topics stay until nsqd.dat no longer lists them.
+//!
+//! Writes coalesce: the next write serves all shards that ask while a write is under way.
 
-use crate::metadata_writer::NotPersisted;
 use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::storage::KeeperJob;
-use diskq::Tombstone;
-use engine_rules::{Refusal, TaskId, Wakeup};
+use diskq::{DataPath, Tombstone, TopicFacts};
+use diskq_import::Metadata;
+use engine_rules::{Refusal, ShardId, TaskId, Wakeup};
+use futures_channel::oneshot;
+use program::{log_error, log_info};
+use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// The pause between a failed write of nsqd.dat and the next try. It doubles each time, up to the maximum.
 const RETRY_MIN: Duration = Duration::from_millis(250);
@@ -62,6 +70,110 @@ impl Shard {
                 reactor::sleep(pause).await;
                 pause = (pause * 2).min(RETRY_MAX);
             }
+        }
+    }
+}
+
+/// nsqd.dat could not be written. The writer has logged why.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NotPersisted;
+
+/// The first of several failures in a row is logged, and then one per this interval.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+enum Message {
+    /// The topics of a shard, and the way to tell it that they are written.
+    Report(
+        ShardId,
+        Vec<TopicFacts>,
+        oneshot::Sender<Result<(), NotPersisted>>,
+    ),
+    Stop,
+}
+
+/// Sends reports to the writer.
+#[derive(Clone)]
+pub(crate) struct MetadataWriter {
+    messages: Sender<Message>,
+}
+
+impl MetadataWriter {
+    /// Starts the writer. Nothing is written before each of `shards` shards has reported once.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn start(
+        shards: u32,
+        data_path: DataPath,
+    ) -> io::Result<(MetadataWriter, JoinHandle<()>)> {
+        let (messages, queue) = channel();
+        let thread = Builder::new()
+            .name("metadata".to_owned())
+            .spawn(move || run(shards as usize, &data_path, &queue))?;
+        Ok((MetadataWriter { messages }, thread))
+    }
+
+    /// Hands in what a shard holds now and waits until a file that says so is on disk.
+    ///
+    /// # Errors
+    /// The write failed, once. The file is as it was.
+    pub(crate) async fn store(
+        &self,
+        shard: ShardId,
+        topics: Vec<TopicFacts>,
+    ) -> Result<(), NotPersisted> {
+        let (written, done) = oneshot::channel();
+        let report = Message::Report(shard, topics, written);
+        // Without a receiver the writer has ended.
+        let _ = self.messages.send(report);
+        done.await.unwrap_or(Err(NotPersisted))
+    }
+
+    /// Ends the writer's thread, after what was asked for before.
+    pub(crate) fn stop(&self) {
+        // It may have ended already: then there is nothing to end.
+        let _ = self.messages.send(Message::Stop);
+    }
+}
+
+fn run(shards: usize, data_path: &DataPath, messages: &Receiver<Message>) {
+    let mut held: Vec<Option<Vec<TopicFacts>>> = vec![None; shards];
+    let mut waiting = Vec::new();
+    let mut told_at: Option<Instant> = None;
+    let mut is_stopping = false;
+    while !is_stopping && let Ok(first) = messages.recv() {
+        for message in std::iter::once(first).chain(messages.try_iter()) {
+            match message {
+                Message::Report(shard, topics, written) => {
+                    held[shard.0 as usize] = Some(topics);
+                    waiting.push(written);
+                }
+                Message::Stop => is_stopping = true,
+            }
+        }
+        if waiting.is_empty() || held.iter().any(Option::is_none) {
+            continue;
+        }
+        let metadata = Metadata {
+            topics: held.iter().flatten().flatten().cloned().collect(),
+        };
+        let path = Metadata::path(data_path);
+        log_info!(
+            "NSQ: persisting topic/channel metadata to {}",
+            path.display()
+        );
+        let result = metadata.store(data_path);
+        match &result {
+            Ok(()) => told_at = None,
+            Err(error) if told_at.is_none_or(|at| at.elapsed() >= TOLD_EVERY) => {
+                log_error!("failed to persist metadata - {error}; it is tried again");
+                told_at = Some(Instant::now());
+            }
+            Err(_) => {}
+        }
+        for written in waiting.drain(..) {
+            // The shard's task that asked may be gone.
+            let _ = written.send(result.as_ref().map_err(|_| NotPersisted).copied());
         }
     }
 }

@@ -19,7 +19,7 @@ const SIZE: u32 = mem::size_of::<libc::sched_attr>() as u32;
 ///
 /// # Errors
 /// The system does not allow it.
-pub(crate) fn request_short() -> io::Result<()> {
+pub(super) fn request_short() -> io::Result<()> {
     let mut attributes = attributes()?;
     let policy = i32::try_from(attributes.sched_policy);
     if policy != Ok(libc::SCHED_OTHER) && policy != Ok(libc::SCHED_BATCH) {

@@ -22,7 +22,7 @@ const SEGMENT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 const SYNC_EVERY_DEFAULT: u64 = 2500;
 
 /// Returns the options of a shard's broker. Each run has its own `seed`.
-pub(crate) fn broker_options(
+pub(super) fn broker_options(
     config: &Config,
     rules: Rules,
     shard: ShardId,
@@ -128,6 +128,6 @@ fn log_options(config: &Config, seed: u64) -> LogOptions {
 }
 
 /// The largest segment of a log.
-pub(crate) fn segment_bytes_max(config: &Config) -> u32 {
+pub(super) fn segment_bytes_max(config: &Config) -> u32 {
     config.file_bytes_max.clamp(64 * 1024, SEGMENT_BYTES_MAX) as u32
 }
