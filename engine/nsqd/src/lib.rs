@@ -20,7 +20,6 @@
 #![deny(unsafe_code)]
 
 mod auth;
-pub mod check;
 pub mod config;
 pub mod daemon;
 mod drain;

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use http::StatusCode;
 
-use super::{BUSY, Background, Broker, Busy, admin, refusal};
+use super::{BUSY, Background, Broker, Busy, admin};
 use many::{Checked, Outcome};
 use program::Value;
 use program::http::{End, Failure, Io, Reply, RequestBody};
@@ -57,28 +57,30 @@ pub(super) async fn put<B: Broker>(
         End::Broken => return Err(Failure::INTERNAL),
         End::Complete | End::OverLimit => return Err(Failure::too_large("INVALID_VALUE")),
     }
-    let invalid = Failure::bad("INVALID_VALUE");
+    const INVALID: Failure = Failure::bad("INVALID_VALUE");
     match option {
         LOG_LEVEL => {
-            let text = std::str::from_utf8(&received.bytes).map_err(|_| invalid)?;
-            log::set_level(text.parse::<Level>().map_err(|_| invalid)?);
+            let text = std::str::from_utf8(&received.bytes).map_err(|_| INVALID)?;
+            log::set_level(text.parse::<Level>().map_err(|_| INVALID)?);
         }
         LOOKUPD_ADDRESSES => {
-            let addresses = serde_json::from_slice(&received.bytes).map_err(|_| invalid)?;
+            let addresses = serde_json::from_slice(&received.bytes).map_err(|_| INVALID)?;
             broker.set_lookupd_addresses(addresses);
         }
         DRAIN => {
-            let is_draining = serde_json::from_slice(&received.bytes).map_err(|_| invalid)?;
+            let is_draining = serde_json::from_slice(&received.bytes).map_err(|_| INVALID)?;
             let done = broker.set_draining(is_draining).await;
             done.map_err(admin::failure_of)?;
         }
         _ => {
+            // nsqd has the same answer for an unknown option and one that cannot be set.
+            let invalid = Failure::bad("INVALID_OPTION");
             let is_known = broker.info().config.options.by_key(option).is_some();
-            return if is_known {
-                Ok(needs_restart(option))
+            return Err(if is_known {
+                invalid.because(format!("a change of {option} needs a restart"))
             } else {
-                Err(Failure::bad("INVALID_OPTION"))
-            };
+                invalid
+            });
         }
     }
     get(broker, option)
@@ -99,10 +101,9 @@ pub(super) async fn put_many<B: Broker>(
     let config = broker.info().config.clone();
     let check = move || many::check(&config, &received.bytes);
     let checked = broker.in_background(Background::Report, check).await;
-    let Checked { keys, refused } = match checked.map_err(|Busy| BUSY)? {
-        Ok(checked) => checked,
-        Err(why) => return Ok(refusal(StatusCode::BAD_REQUEST, "INVALID_BODY", &why)),
-    };
+    let checked = checked.map_err(|Busy| BUSY)?;
+    let Checked { keys, refused } =
+        checked.map_err(|why| Failure::bad("INVALID_BODY").because(why))?;
     let outcomes = many::judge(broker, &keys, refused);
     let is_refused = outcomes
         .values()
@@ -119,12 +120,6 @@ pub(super) async fn put_many<B: Broker>(
     let texts = texts.map(|(key, outcome)| (key, outcome.text(is_refused)));
     let texts: BTreeMap<_, _> = texts.collect();
     Ok(Reply::json(status, to_string(&texts)))
-}
-
-/// Returns nsqd's answer for an option that cannot be set, with a reason.
-fn needs_restart(option: &str) -> Reply {
-    let reason = format!("a change of {option} needs a restart");
-    refusal(StatusCode::BAD_REQUEST, "INVALID_OPTION", &reason)
 }
 
 /// Texts as they are, everything else as JSON.

@@ -7,15 +7,15 @@
 //! ```
 
 mod answer;
-mod filter;
 mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{BUSY, Background, Broker, Busy, refusal};
+use super::{BUSY, Background, Broker, Busy};
 use crate::http::admin::failure_of;
 use answer::{Answer, Missing};
 use engine_rules::{ColdMessage, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame};
+use http::StatusCode;
 use program::http::{Failure, Query, Reply};
 use question::Wanted;
 
@@ -61,20 +61,10 @@ pub(super) async fn peek<B: Broker>(
 ) -> Result<Reply, Failure> {
     let config = &broker.info().config;
     if let Some(reason) = question::prohibition(config) {
-        return Ok(refusal(
-            http::StatusCode::FORBIDDEN,
-            "PEEK_FORBIDDEN",
-            reason,
-        ));
+        let forbidden = Failure::new(StatusCode::FORBIDDEN, "PEEK_FORBIDDEN");
+        return Err(forbidden.because(reason));
     }
-    let wanted = match Wanted::from_query(query, is_of_channel) {
-        Ok(wanted) => wanted,
-        Err(question::Bad::Failure(failure)) => return Err(failure),
-        Err(question::Bad::Argument(code, reason)) => {
-            return Ok(refusal(http::StatusCode::BAD_REQUEST, code, &reason));
-        }
-    };
-    let answer = search(broker, wanted).await?;
+    let answer = search(broker, Wanted::from_query(query, is_of_channel)?).await?;
     Ok(answer.into_reply())
 }
 

@@ -5,7 +5,6 @@ use std::time::Duration;
 use super::bodies::{MpubLimits, split_binary, split_lines};
 use super::{
     Bodies, Broker, Command, DISK_FULL, DRAINING, EXITING, PublishError, STORAGE_FAILED, admin,
-    refusal,
 };
 use program::http::{End, Failure, Io, Reply, RequestBody, parse_query};
 use program::log::Level;
@@ -107,21 +106,21 @@ async fn hand_over<B: Broker>(
         Ok(()) => Ok(Reply::text("OK")),
         Err(PublishError::Exiting) => Err(EXITING),
         Err(PublishError::Draining) => Err(DRAINING),
-        Err(PublishError::DiskFull(why)) => Ok(refused(topic, &DISK_FULL, &why)),
-        Err(PublishError::Backend(why)) => Ok(refused(topic, &STORAGE_FAILED, &why)),
+        Err(PublishError::DiskFull(why)) => Err(refused(topic, DISK_FULL, why)),
+        Err(PublishError::Backend(why)) => Err(refused(topic, STORAGE_FAILED, why)),
     }
 }
 
-/// Answers a publish that the topic refuses. In nsqd, this answer is the same as the one of a process that ends. The log
+/// Returns the failure of a publish that the topic refuses. In nsqd, this answer is the same as the one of a process that ends. The log
 /// has an ERROR from the moment when the topic began to refuse, so there are few lines about the single publishes.
-fn refused(topic: &str, failure: &Failure, why: &str) -> Reply {
+fn refused(topic: &str, failure: Failure, why: String) -> Failure {
     let cause = "a publish is refused".to_owned();
     log_repeated!(
         Level::Warn,
         cause,
         "TOPIC({topic}): a publish is refused - {why}"
     );
-    refusal(failure.status, failure.code, why)
+    failure.because(why)
 }
 
 /// Parses the publisher of `count` messages and the number of the first message. Both must be given, or neither.

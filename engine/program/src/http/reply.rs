@@ -1,6 +1,7 @@
 //! The answer of a program and its conversion to a response, with NSQ's two styles and their
 //! headers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::Write as _;
@@ -24,13 +25,15 @@ const HTML: &str = "text/html; charset=utf-8";
 /// 1.0 and find no data.
 const MARKER: (&str, &str) = ("X-Nsq-Content-Type", "nsq; version=1.0");
 
-/// An error for the client: a status and a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An error for the client: a status, a word, and perhaps a reason, which NSQ's programs do not give.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The status.
     pub status: StatusCode,
     /// The word, without characters that JSON escapes.
     pub code: &'static str,
+    /// What is wrong, and what to do.
+    pub reason: Option<Cow<'static, str>>,
 }
 
 impl Failure {
@@ -44,7 +47,18 @@ impl Failure {
 
     /// Returns a failure.
     pub const fn new(status: StatusCode, code: &'static str) -> Failure {
-        Failure { status, code }
+        Failure {
+            status,
+            code,
+            reason: None,
+        }
+    }
+
+    /// Returns the failure with a reason.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<Cow<'static, str>>) -> Failure {
+        self.reason = Some(reason.into());
+        self
     }
 
     /// Returns a failure with status 400.
@@ -190,9 +204,10 @@ impl Reply {
         self
     }
 
-    /// Returns an error. Its word is in a JSON object. 415 names the encodings that a body may have.
+    /// Returns an error. Its word and its reason are in a JSON object. 415 names the encodings that a body may have.
     pub fn failure(failure: Failure) -> Reply {
-        let body = to_string(&json_object! { message: failure.code });
+        let reason = failure.reason.map(|reason| json_object! { reason });
+        let body = to_string(&json_object! { message: failure.code, #[serde(flatten)] reason });
         let mut reply = Reply::json(failure.status, body);
         if failure.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             reply.header = Some(("Accept-Encoding", coding::ACCEPTED.to_string()));
@@ -202,9 +217,8 @@ impl Reply {
 
     /// Returns the answer to a request whose `Host` is no name of the server.
     pub(super) fn misdirected(host: &str) -> Reply {
-        let advice = HostNames::advice(host);
-        let body = to_string(&json_object! { message: "MISDIRECTED_HOST", reason: advice });
-        Reply::json(StatusCode::MISDIRECTED_REQUEST, body)
+        let failure = Failure::new(StatusCode::MISDIRECTED_REQUEST, "MISDIRECTED_HOST");
+        Reply::failure(failure.because(HostNames::advice(host)))
     }
 
     /// Returns the same answer in the style of NSQ before 1.0. A text has no envelope, data have

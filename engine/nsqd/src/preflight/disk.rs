@@ -7,9 +7,8 @@ use std::time::{Duration, Instant};
 use diskq::TrialFile;
 use wire::go_error::system_text;
 
-use super::Finding;
+use super::finding::{Finding, bytes_text};
 use crate::config::Config;
-use crate::preflight::bytes_text;
 
 /// Less room than one segment of a steady flow: publishes are refused soon after the start.
 const FREE_BYTES_MIN: u64 = 1 << 20;

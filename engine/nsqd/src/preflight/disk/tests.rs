@@ -1,5 +1,5 @@
-use super::super::State;
 use super::*;
+use crate::preflight::State;
 
 const PLENTY: Space = Space {
     free_bytes: 100 << 30,

@@ -158,8 +158,8 @@ fn is_remote(kind: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
     use super::*;
+    use crate::preflight::State;
 
     const TABLE: &str = "\
         22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n\

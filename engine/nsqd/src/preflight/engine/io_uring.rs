@@ -1,7 +1,7 @@
 //! The check of io_uring: it works here, or there is a reason.
 
-use super::limits::raise;
-use super::{Finding, KERNEL_MIN, Kernel};
+use super::{Finding, KERNEL_MIN, Kernel, engine_failed};
+use crate::preflight::limits::raise;
 use crate::reactor::{self, Engine};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
@@ -79,15 +79,13 @@ pub(super) fn judge(source: &io::Error, disabled: Option<u8>, kernel: Kernel) ->
             ),
             _ => forbidden(),
         },
-        None if source.kind() == io::ErrorKind::TimedOut => {
-            super::engine_failed(Engine::IoUring, source)
-        }
+        None if source.kind() == io::ErrorKind::TimedOut => engine_failed(Engine::IoUring, source),
         _ => failed(source),
     }
 }
 
 /// The kernel would do it, but a filter forbids it: what container runtimes do by default.
-pub(crate) fn forbidden() -> Finding {
+pub(super) fn forbidden() -> Finding {
     Finding::failure(
         "this process is not allowed to use io_uring, most likely by the seccomp profile of its container",
         "run it with a profile that allows io_uring_setup, io_uring_enter and io_uring_register (docker: --security-opt \

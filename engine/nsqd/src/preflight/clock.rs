@@ -85,8 +85,8 @@ fn judge_source(current: &str, available: &str) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
     use super::*;
+    use crate::preflight::State;
 
     #[test]
     fn a_clock_that_was_never_set_is_found() {

@@ -5,8 +5,8 @@ use std::path::Path;
 use diskq::{DiskError, OsFiles};
 use diskq_import::{COMMITTED_TAKEOVER, DueTakeover, Metadata};
 
-use super::{Finding, disk};
-use crate::preflight::bytes_text;
+use super::disk;
+use super::finding::{Finding, bytes_text};
 
 /// `None`: no files of the original are there, or nsqd.dat cannot be read, which has a finding of its own.
 pub(super) fn check(path: &Path) -> Option<Finding> {
@@ -85,8 +85,8 @@ fn judge(due: Result<DueTakeover, DiskError>, free_bytes: Option<u64>) -> Option
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
     use super::*;
+    use crate::preflight::State;
 
     #[test]
     fn a_takeover_is_announced_with_its_room() {
