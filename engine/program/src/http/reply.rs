@@ -77,13 +77,6 @@ struct Parts(Box<PollNext>);
 
 type PollNext = dyn FnMut(&mut Context<'_>) -> Poll<(String, bool)> + Send;
 
-impl Parts {
-    /// The parts of a body that `next` makes without a wait.
-    fn at_hand(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Parts {
-        Parts(Box::new(move |_| Poll::Ready(next())))
-    }
-}
-
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Parts")
@@ -152,22 +145,30 @@ impl Reply {
     /// Returns a JSON document that is too long for one piece of memory. `next` makes its parts, each when the one before
     /// has left, and returns true with the last one. A client of HTTP/1.1 gets them in chunks. For another client, the
     /// connection ends with the document.
-    pub fn json_in_parts(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
-        let (first, is_last) = next();
-        let mut reply = Reply::json(StatusCode::OK, first);
-        reply.rest = (!is_last).then(|| Parts::at_hand(next));
-        reply
+    pub fn json_in_parts(next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
+        Reply::in_parts(next, |first| Reply::json(StatusCode::OK, first))
     }
 
     /// Returns a text of metrics. `next` makes its parts, as for [`Reply::json_in_parts`].
     pub fn metrics_in_parts(
         format: Format,
+        next: impl FnMut() -> (String, bool) + Send + 'static,
+    ) -> Reply {
+        Reply::in_parts(next, |first| Reply::metrics(format, first))
+    }
+
+    fn in_parts(
         mut next: impl FnMut() -> (String, bool) + Send + 'static,
+        reply_of: impl FnOnce(String) -> Reply,
     ) -> Reply {
         let (first, is_last) = next();
-        let mut reply = Reply::plain(StatusCode::OK, first).with_type(format.content_type());
-        reply.rest = (!is_last).then(|| Parts::at_hand(next));
+        let mut reply = reply_of(first);
+        reply.rest = (!is_last).then(|| Parts(Box::new(move |_| Poll::Ready(next()))));
         reply
+    }
+
+    fn metrics(format: Format, text: String) -> Reply {
+        Reply::plain(StatusCode::OK, text).with_type(format.content_type())
     }
 
     /// Returns a text of metrics that is still being made. `poll_next` returns its next part, and `None` behind the last one.
@@ -176,7 +177,7 @@ impl Reply {
         first: String,
         mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<String>> + Send + 'static,
     ) -> Reply {
-        let mut reply = Reply::plain(StatusCode::OK, first).with_type(format.content_type());
+        let mut reply = Reply::metrics(format, first);
         reply.rest = Some(Parts(Box::new(move |cx| {
             poll_next(cx).map(|part| {
                 let is_last = part.is_none();
