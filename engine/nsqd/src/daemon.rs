@@ -100,7 +100,7 @@ impl Daemon {
         let lookup = LookupPeers::start(&info.config, info.announced, checked.lookup, teller)
             .map_err(no_thread)?;
         let peeks = Keeper::new(OsFiles, data_path.clone());
-        let (drain, drain_orders) = drain::switch();
+        let drain = drain::start(post.clone(), info.config.drain_timeout, end);
         let plan = Plan {
             engine: ready.engine,
             addresses: ready.addresses,
@@ -115,7 +115,7 @@ impl Daemon {
                 lookup,
                 auth,
                 health: Health::new(shard_count),
-                drain,
+                drain: drain.map_err(no_thread)?,
                 is_started: Arc::default(),
                 info,
                 tls: checked.tls,
@@ -138,9 +138,6 @@ impl Daemon {
         // Now the shards' listeners hold the addresses.
         drop(ready.reserved);
         let Shared { info, post, .. } = &plan.shared;
-        drain_orders
-            .start(post.clone(), info.config.drain_timeout, end)
-            .map_err(no_thread)?;
         let pusher = statsd::start(info, post.clone(), (statsd, statsd_events));
         daemon.threads.extend(pusher.map_err(no_thread)?);
         for (name, address) in daemon.addresses.named() {
@@ -160,7 +157,21 @@ impl Daemon {
     ) -> Result<(), StartError> {
         let (started, starts) = mpsc::channel();
         for ((index, inbox), stored) in (0..).zip(inboxes).zip(stored) {
-            self.start_shard(plan, ShardId(index), inbox, stored, started.clone())?;
+            let id = ShardId(index);
+            let (storage, threads) =
+                Storage::start(id, &plan.data_path, &plan.shared.post).map_err(no_thread)?;
+            self.threads.extend(threads);
+            let (stop, stopped) = oneshot::channel();
+            self.stops.push(stop);
+            let shard = ShardThread {
+                plan: plan.clone(),
+                id,
+                inbox,
+                stored,
+                storage,
+            };
+            let thread = shard.spawn(started.clone(), stopped);
+            self.shards.push(thread.map_err(no_thread)?);
         }
         drop(started);
         for _ in 0..plan.shard_count {
@@ -173,31 +184,6 @@ impl Daemon {
                 StartError(why)
             })?;
         }
-        Ok(())
-    }
-
-    fn start_shard(
-        &mut self,
-        plan: &Plan,
-        id: ShardId,
-        inbox: Inbox,
-        stored: StoredTopics,
-        started: mpsc::Sender<Result<(), String>>,
-    ) -> Result<(), StartError> {
-        let (storage, threads) =
-            Storage::start(id, &plan.data_path, &plan.shared.post).map_err(no_thread)?;
-        self.threads.extend(threads);
-        let (stop, stopped) = oneshot::channel();
-        self.stops.push(stop);
-        let shard = ShardThread {
-            plan: plan.clone(),
-            id,
-            inbox,
-            stored,
-            storage,
-        };
-        let thread = shard.spawn(started, stopped).map_err(no_thread)?;
-        self.shards.push(thread);
         Ok(())
     }
 
@@ -336,24 +322,22 @@ fn has_peers_teller(post: &Post) -> impl Fn(bool) + Send + Sync + 'static {
 
 impl DrainedShards for Post {
     fn set_draining(&self, is_draining: bool) {
-        for shard in self.shards() {
-            let call = move |shard: Rc<Shard>| async move {
-                shard.with_broker(|broker, _, out| broker.set_draining(is_draining, out));
-            };
-            // A shard that has stopped takes no publishes.
-            let _: Option<()> = block_on(self.call(shard, call));
-        }
+        let call = move |shard: Rc<Shard>| async move {
+            shard.with_broker(|broker, _, out| broker.set_draining(is_draining, out));
+        };
+        // A shard that has stopped takes no publishes.
+        let _: Vec<()> = block_on(self.call_all(call));
     }
 
     fn owed(&self) -> Option<Owed> {
+        let call = |shard: Rc<Shard>| async move {
+            shard.with_broker(|broker, now, out| broker.drain(now, out))
+        };
+        let of_shards = block_on(self.call_all(call));
         let mut owed = Owed::default();
-        for shard in self.shards() {
-            let call = |shard: Rc<Shard>| async move {
-                shard.with_broker(|broker, now, out| broker.drain(now, out))
-            };
-            owed.add(block_on(self.call(shard, call))?);
-        }
-        Some(owed)
+        let has_all = of_shards.len() == self.shards().count();
+        of_shards.into_iter().for_each(|it| owed.add(it));
+        has_all.then_some(owed)
     }
 }
 

@@ -38,8 +38,8 @@ pub(crate) struct DrainSwitch {
     is_draining: Arc<AtomicBool>,
 }
 
-/// The thread's end of the switch, before the thread starts.
-pub(crate) struct DrainOrders {
+/// The thread that follows the orders.
+struct DrainThread {
     orders: Receiver<Order>,
     is_draining: Arc<AtomicBool>,
 }
@@ -56,21 +56,32 @@ struct Order {
 #[derive(Debug)]
 pub(crate) struct Ending;
 
-/// Returns a switch, and the end of the switch that the thread reads.
-pub(crate) fn switch() -> (DrainSwitch, DrainOrders) {
+/// Starts the thread, and returns the switch for it. A drain may take `timeout`; `None`: as long as it takes. `end` ends the
+/// process.
+///
+/// # Errors
+/// No thread could be started.
+pub(crate) fn start(
+    shards: impl DrainedShards,
+    timeout: Option<Duration>,
+    end: impl FnOnce() + Send + 'static,
+) -> io::Result<DrainSwitch> {
     let (sender, orders) = channel();
     let is_draining = Arc::<AtomicBool>::default();
-    let switch = DrainSwitch {
-        orders: sender,
+    let thread = DrainThread {
+        orders,
         is_draining: is_draining.clone(),
     };
-    (
-        switch,
-        DrainOrders {
-            orders,
-            is_draining,
-        },
-    )
+    // The end of the process does not wait for this thread.
+    Builder::new().name("drain".to_owned()).spawn(move || {
+        if thread.run(&shards, timeout) {
+            end();
+        }
+    })?;
+    Ok(DrainSwitch {
+        orders: sender,
+        is_draining,
+    })
 }
 
 impl DrainSwitch {
@@ -95,27 +106,7 @@ impl DrainSwitch {
     }
 }
 
-impl DrainOrders {
-    /// Starts the thread. A drain may take `timeout`; `None`: as long as it takes. `end` ends the process.
-    ///
-    /// # Errors
-    /// No thread could be started.
-    pub(crate) fn start(
-        self,
-        shards: impl DrainedShards,
-        timeout: Option<Duration>,
-        end: impl FnOnce() + Send + 'static,
-    ) -> io::Result<()> {
-        let thread = Builder::new().name("drain".to_owned());
-        // The end of the process does not wait for this thread.
-        let run = move || {
-            if self.run(&shards, timeout) {
-                end();
-            }
-        };
-        thread.spawn(run).map(drop)
-    }
-
+impl DrainThread {
     /// Returns true when a drain is over, and false when the process ends for another reason.
     fn run(&self, shards: &impl DrainedShards, timeout: Option<Duration>) -> bool {
         let start = Instant::now();
@@ -220,10 +211,9 @@ mod tests {
     fn start(owed: u64, timeout: Option<Duration>) -> (Fake, DrainSwitch, Receiver<()>) {
         let fake = Fake::default();
         *fake.owed.lock() = owed;
-        let (switch, orders) = switch();
         let (sender, ended) = channel();
         let end = move || sender.send(()).expect("the test waits");
-        orders.start(fake.clone(), timeout, end).expect("a thread");
+        let switch = super::start(fake.clone(), timeout, end).expect("a thread");
         (fake, switch, ended)
     }
 

@@ -417,7 +417,7 @@ impl Shard {
         }
         self.perform_outputs();
         // The logs have what could not be written to nsqd.dat.
-        let _ = self.persist_metadata().await;
+        self.persist_metadata().await;
         self.storage.give(KeeperJob::Stop);
     }
 }

@@ -296,16 +296,7 @@ impl Exposition {
         }
     }
 
-    /// Takes the parts that are complete, and the one that is not.
-    pub fn take_parts(&mut self) -> Vec<String> {
-        let mut parts = std::mem::take(&mut self.parts);
-        if !self.part.is_empty() {
-            parts.push(std::mem::take(&mut self.part));
-        }
-        parts
-    }
-
-    /// Ends the text, and returns the parts that were not taken or received.
+    /// Ends the text, and returns the parts that were not received.
     pub fn end(mut self) -> Vec<String> {
         if self.format == Format::OpenMetrics {
             self.part.push_str("# EOF\n");

@@ -110,7 +110,7 @@ impl ShardThread {
         shard.with_broker(|broker, now, out| broker.make_all_required(now, out));
         shard.start(self.inbox);
         // A failure was logged and is tried again. The logs count more than nsqd.dat anyway.
-        let _ = shard.persist_metadata().await;
+        shard.persist_metadata().await;
         let mut tasks = Vec::new();
         for tcp in tcp {
             tasks.push(reactor::spawn(connection::serve(shard.clone(), tcp)));

@@ -43,28 +43,25 @@ impl Shard {
     /// Writes the durable topics and channels of this shard to nsqd.dat, and waits until they are on disk. Then the
     /// tombstones of the topics that were deleted before are no longer needed.
     ///
-    /// # Errors
-    /// It could not be written, which is logged, and is tried again.
-    pub(crate) async fn persist_metadata(&self) -> Result<(), NotPersisted> {
+    /// Returns false if it could not be written, which is logged, and is tried again.
+    pub(crate) async fn persist_metadata(&self) -> bool {
         let tombstones = self.tombstones.take();
         let facts = self.broker.borrow().durable_topics();
-        let written = self.shared.metadata.store(self.id, facts).await;
-        match written {
-            Ok(()) if tombstones.is_empty() => {}
-            Ok(()) => self.storage.give(KeeperJob::Bury(tombstones)),
-            Err(_) => {
-                self.tombstones.borrow_mut().extend(tombstones);
-                self.metadata_changed.set();
-            }
+        let is_written = self.shared.metadata.store(self.id, facts).await;
+        if !is_written {
+            self.tombstones.borrow_mut().extend(tombstones);
+            self.metadata_changed.set();
+        } else if !tombstones.is_empty() {
+            self.storage.give(KeeperJob::Bury(tombstones));
         }
-        written
+        is_written
     }
 
     pub(super) async fn run_metadata(self: Rc<Self>) {
         let mut pause = RETRY_MIN;
         loop {
             self.metadata_changed.wait().await;
-            if self.persist_metadata().await.is_ok() {
+            if self.persist_metadata().await {
                 pause = RETRY_MIN;
             } else {
                 reactor::sleep(pause).await;
@@ -74,20 +71,12 @@ impl Shard {
     }
 }
 
-/// nsqd.dat could not be written. The writer has logged why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct NotPersisted;
-
 /// The first of several failures in a row is logged, and then one per this interval.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 enum Message {
     /// The topics of a shard, and the way to tell it that they are written.
-    Report(
-        ShardId,
-        Vec<TopicFacts>,
-        oneshot::Sender<Result<(), NotPersisted>>,
-    ),
+    Report(ShardId, Vec<TopicFacts>, oneshot::Sender<bool>),
     Stop,
 }
 
@@ -113,20 +102,14 @@ impl MetadataWriter {
         Ok((MetadataWriter { messages }, thread))
     }
 
-    /// Hands in what a shard holds now and waits until a file that says so is on disk.
-    ///
-    /// # Errors
-    /// The write failed, once. The file is as it was.
-    pub(crate) async fn store(
-        &self,
-        shard: ShardId,
-        topics: Vec<TopicFacts>,
-    ) -> Result<(), NotPersisted> {
+    /// Hands in what a shard holds now and waits until a file that says so is on disk. Returns false if the write has
+    /// failed, once: the file is as it was, and the writer has logged why.
+    async fn store(&self, shard: ShardId, topics: Vec<TopicFacts>) -> bool {
         let (written, done) = oneshot::channel();
         let report = Message::Report(shard, topics, written);
         // Without a receiver the writer has ended.
         let _ = self.messages.send(report);
-        done.await.unwrap_or(Err(NotPersisted))
+        done.await.unwrap_or(false)
     }
 
     /// Ends the writer's thread, after what was asked for before.
@@ -173,7 +156,7 @@ fn run(shards: usize, data_path: &DataPath, messages: &Receiver<Message>) {
         }
         for written in waiting.drain(..) {
             // The shard's task that asked may be gone.
-            let _ = written.send(result.as_ref().map_err(|_| NotPersisted).copied());
+            let _ = written.send(result.is_ok());
         }
     }
 }
