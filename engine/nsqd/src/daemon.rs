@@ -32,7 +32,6 @@ use program::http_client::HttpSettings;
 use program::{log, log_error, log_info, log_warn, version};
 use recovery::StoredTopics;
 use shard_thread::{Plan, ShardThread};
-use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::Path;
@@ -50,18 +49,6 @@ const REPORTS: Bounds = Bounds {
     bytes_max: usize::MAX,
 };
 
-/// A start that failed; the text is for the FATAL line.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
-
 /// A running broker.
 pub struct Daemon {
     /// The addresses at which the broker listens.
@@ -78,18 +65,18 @@ impl Daemon {
     /// Starts a broker. `end` ends the process by a call of [`Daemon::stop`], when a drain is over.
     ///
     /// # Errors
-    /// Why it cannot start, and what to do. Nothing was changed on disk by a broker that did not
+    /// Why it cannot start, and what to do, for the FATAL line. Nothing was changed on disk by a broker that did not
     /// get the lock of its data path.
     pub fn start(
         mut config: Config,
         end: impl FnOnce() + Send + 'static,
-    ) -> Result<Daemon, StartError> {
+    ) -> Result<Daemon, String> {
         let lock = lock(&config.data_path)?;
         let checked = check(&mut config).map_err(not_instantiated)?;
         let ready =
             preflight::prepare(&config).map_err(|finding| not_instantiated(finding.to_string()))?;
         let shard_count = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
-        let stored = stored_topics(&config, &checked.rules, shard_count).map_err(StartError)?;
+        let stored = stored_topics(&config, &checked.rules, shard_count)?;
         let (post, inboxes) = Post::new(shard_count);
         let data_path = DataPath::from(config.data_path.clone());
         let (metadata, writer) =
@@ -154,7 +141,7 @@ impl Daemon {
         plan: &Plan,
         inboxes: Vec<Inbox>,
         stored: Vec<StoredTopics>,
-    ) -> Result<(), StartError> {
+    ) -> Result<(), String> {
         let (started, starts) = mpsc::channel();
         for ((index, inbox), stored) in (0..).zip(inboxes).zip(stored) {
             let id = ShardId(index);
@@ -177,12 +164,9 @@ impl Daemon {
         for _ in 0..plan.shard_count {
             let result = starts
                 .recv()
-                .map_err(|_| StartError("a shard ended at once".to_owned()))?;
-            result.map_err(|why| {
-                // The other shards may hold the sockets to the end of the process.
-                self.addresses.retire();
-                StartError(why)
-            })?;
+                .map_err(|_| "a shard ended at once".to_owned())?;
+            // The other shards may hold the sockets to the end of the process.
+            result.inspect_err(|_| self.addresses.retire())?;
         }
         Ok(())
     }
@@ -232,10 +216,10 @@ impl Daemon {
     }
 }
 
-fn lock(data_path: &Path) -> Result<DataPathLock, StartError> {
+fn lock(data_path: &Path) -> Result<DataPathLock, String> {
     DataPathLock::acquire(data_path)
         .and_then(|lock| diskq::check_writable(data_path).map(|()| lock))
-        .map_err(|error| StartError(data_path::lock_failed(data_path, &error)))
+        .map_err(|error| data_path::lock_failed(data_path, &error))
 }
 
 /// The settings that follow from the flags and from the files that they name.
@@ -341,12 +325,12 @@ impl DrainedShards for Post {
     }
 }
 
-fn not_instantiated(why: String) -> StartError {
-    StartError(format!("failed to instantiate nsqd - {why}"))
+fn not_instantiated(why: String) -> String {
+    format!("failed to instantiate nsqd - {why}")
 }
 
-fn no_thread(error: io::Error) -> StartError {
-    StartError(program::thread_refused("a thread", &error))
+fn no_thread(error: io::Error) -> String {
+    program::thread_refused("a thread", &error)
 }
 
 /// Draws 64 bits from the system's randomness. The secrets of the keys of `--dedup` follow from them, so nobody may guess

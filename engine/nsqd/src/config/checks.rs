@@ -54,7 +54,7 @@ impl Config {
         Ok(rules)
     }
 
-    /// Returns sentences about values that are allowed, as in nsqd, and with which no client can do its work.
+    /// Returns sentences about values that are allowed, and that have no effect or let no client do its work.
     #[must_use]
     pub fn useless(&self) -> Vec<String> {
         let values = [
@@ -77,6 +77,10 @@ impl Config {
         ];
         let useless = values.iter().filter(|(value, least, _)| value < least);
         let useless = useless.map(|(.., sentence)| (*sentence).to_owned());
+        let cannot_look = Engine::named(&self.io).is_some_and(|engine| !engine.is_io_uring());
+        let look = (cannot_look && self.options.is_given("look"))
+            .then(|| format!("--look has no effect with --io={}", self.io));
+        let useless = useless.chain(look);
         useless.chain(self.doubtful_addresses()).collect()
     }
 

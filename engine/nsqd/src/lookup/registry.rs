@@ -59,11 +59,9 @@ impl Registry {
         } = change;
         let is_new = match (&channel, is_there) {
             (None, true) => {
-                if self.topics.contains_key(&topic) {
-                    false
-                } else {
-                    self.topics.insert(topic.clone(), BTreeSet::new()).is_none()
-                }
+                let is_new = !self.topics.contains_key(&topic);
+                self.topics.entry(topic.clone()).or_default();
+                is_new
             }
             (None, false) => self.topics.remove(&topic).is_some(),
             (Some(channel), true) => {

@@ -20,7 +20,7 @@ use crate::reactor::{self, Sleep};
 use crate::shard::Shard;
 use crate::shard::mail::{Mail, Moving};
 use crate::tls;
-use engine_rules::{ClientId, Sent, ShardId};
+use engine_rules::{Client, ClientId, Sent, ShardId};
 use futures_lite::future;
 use program::log::{self, Level};
 use program::log_info;
@@ -54,8 +54,8 @@ pub(crate) struct Connection {
     input_ended: Cell<bool>,
     /// The connection ends, or moves to another shard.
     is_leaving: Cell<bool>,
-    /// The client of a connection that moves to another shard, until the connection's tasks have ended.
-    moving: RefCell<Option<Box<MovingClient>>>,
+    /// The client, which the broker has given up, and the shard to which it moves, until the connection's tasks have ended.
+    moving: RefCell<Option<Box<(Client, ShardId)>>>,
     /// The question to an auth server about this connection, until its answer is there.
     question: RefCell<Option<Box<Asking>>>,
     /// The task that reads, while it waits.
@@ -71,12 +71,6 @@ struct Asking {
     interval: Duration,
     /// Ends when the connection looks again whether its peer is still there.
     look: Sleep,
-}
-
-/// A client that the broker of this shard has given up, and the shard to which it moves.
-struct MovingClient {
-    client: engine_rules::Client,
-    to: ShardId,
 }
 
 /// Serves clients until the task is dropped.
@@ -137,14 +131,15 @@ fn end(shard: &Rc<Shard>, connection: Rc<Connection>) {
     let Some(moving) = connection.moving.take() else {
         return shard.with_broker(|broker, _, out| broker.disconnect(id, out));
     };
+    let (client, to) = *moving;
     let connection = Rc::into_inner(connection).expect("the reader is the last task");
     let mail = Mail::Connection(Box::new(Moving {
-        client: moving.client,
+        client,
         transport: connection.transport.into_moving(),
         input,
         input_ended: connection.input_ended.get(),
     }));
-    shard.shared.post.send(moving.to, mail);
+    shard.shared.post.send(to, mail);
 }
 
 /// Reads and carries out commands until the connection ends or leaves.
@@ -340,7 +335,7 @@ impl Connection {
             return;
         }
         if let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) {
-            *self.moving.borrow_mut() = Some(Box::new(MovingClient { client, to }));
+            *self.moving.borrow_mut() = Some(Box::new((client, to)));
             self.leave();
         }
     }

@@ -4,7 +4,7 @@
 use crate::http;
 use crate::net::address::Peer;
 use crate::net::listener::Listener;
-use crate::net::socket::{Stream, Taken};
+use crate::net::socket::Taken;
 use crate::net::transport::{MovingTransport, Transport};
 use crate::net::upgraded::HandshakeError;
 use crate::reactor::{self, Alarm};
@@ -43,7 +43,7 @@ fn timeouts(shard: &Shard) -> HttpTimeouts {
 pub(crate) async fn serve(shard: Rc<Shard>, listener: Listener) {
     loop {
         let (stream, peer) = listener.accept().await;
-        let stream = HttpStream::plain(stream, timeouts(&shard));
+        let stream = HttpStream::new(Transport::new(stream), timeouts(&shard));
         serve_connection(&shard, Connection::new(stream, b""), peer);
     }
 }
@@ -54,7 +54,7 @@ pub(crate) async fn serve_tls(shard: Rc<Shard>, listener: Listener, tls: Listene
         let (stream, peer) = listener.accept().await;
         let (shard, config) = (shard.clone(), tls.get());
         reactor::spawn(async move {
-            let mut stream = HttpStream::plain(stream, timeouts(&shard));
+            let mut stream = HttpStream::new(Transport::new(stream), timeouts(&shard));
             match stream.secure(&config).await {
                 Ok(()) => serve_connection(&shard, Connection::new(stream, b""), peer),
                 Err(error) => {
@@ -78,7 +78,7 @@ async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
 
 /// Takes an HTTP connection in that comes from another shard.
 pub(super) fn resume(shard: &Rc<Shard>, moving: MovingHttp) {
-    let stream = HttpStream::adopt(moving.transport, timeouts(shard));
+    let stream = HttpStream::new(Transport::adopt(moving.transport), timeouts(shard));
     let connection = Connection::new(stream, &moving.unread);
     serve_connection(shard, connection, moving.peer);
 }
@@ -117,10 +117,10 @@ struct HttpStream {
 }
 
 impl HttpStream {
-    /// Plain HTTP.
-    fn plain(stream: Stream, timeouts: HttpTimeouts) -> HttpStream {
+    /// Returns the stream of a connection that is new here.
+    fn new(transport: Transport, timeouts: HttpTimeouts) -> HttpStream {
         HttpStream {
-            transport: Transport::new(stream),
+            transport,
             deadline: Deadline::new(timeouts, Alarm::new()),
             has_failed: false,
         }
@@ -160,15 +160,6 @@ impl HttpStream {
             flushed?;
         }
         Ok(())
-    }
-
-    /// The stream that another shard gave away.
-    fn adopt(moving: MovingTransport, timeouts: HttpTimeouts) -> HttpStream {
-        HttpStream {
-            transport: Transport::adopt(moving),
-            deadline: Deadline::new(timeouts, Alarm::new()),
-            has_failed: false,
-        }
     }
 
     /// Packs the stream for another shard, which adopts it.

@@ -1,4 +1,5 @@
 use super::*;
+use crate::net::socket::Stream;
 use crate::reactor::{self, BYTES_PER_POLL, Engine};
 use futures_lite::AsyncWriteExt;
 use std::cell::Cell;
@@ -20,7 +21,10 @@ fn a_write_after_one_that_failed_fails_too() {
             write: Some(Duration::from_millis(50)),
             ..HttpTimeouts::default()
         };
-        let mut stream = HttpStream::plain(Stream::adopt(OwnedFd::from(ours).into()), timeouts);
+        let mut stream = HttpStream::new(
+            Transport::new(Stream::adopt(OwnedFd::from(ours).into())),
+            timeouts,
+        );
         let upgrade = Upgrade::snappy();
         stream.transport.upgrade(upgrade, &[]).expect("it is plain");
         let mut filled = 0;
@@ -64,7 +68,10 @@ fn a_long_answer_leaves_the_others_their_turn() {
             }
         });
         let timeouts = HttpTimeouts::default();
-        let mut stream = HttpStream::plain(Stream::adopt(OwnedFd::from(ours).into()), timeouts);
+        let mut stream = HttpStream::new(
+            Transport::new(Stream::adopt(OwnedFd::from(ours).into())),
+            timeouts,
+        );
         let before = turns.get();
         for _ in 0..9 {
             let written = stream.write_all(&[0; PART_BYTES]).await;
