@@ -88,6 +88,7 @@ impl fmt::Display for ErrorCode {
 
 /// An error to send: a code, a space and a description.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[must_use]
 pub struct WireError {
     /// The code of the error.
     pub code: ErrorCode,
@@ -100,7 +101,6 @@ pub struct WireError {
 
 impl WireError {
     /// Makes an error of `code`, a space, and `description`.
-    #[must_use]
     pub fn new(code: ErrorCode, description: impl fmt::Display) -> WireError {
         WireError {
             code,
@@ -111,7 +111,6 @@ impl WireError {
 
     /// Makes an error of `code`, a space, `before`, the unchanged bytes `raw`, and `after`. nsqd
     /// formats the peer's bytes with `%s`.
-    #[must_use]
     pub(crate) fn with_raw(code: ErrorCode, before: &str, raw: &[u8], after: &str) -> WireError {
         let mut error = WireError::new(code, before);
         match str::from_utf8(raw) {
@@ -139,7 +138,6 @@ impl WireError {
 
     /// The first four bytes were not [`crate::decode::MAGIC_V2`]. No other error lacks a
     /// description.
-    #[must_use]
     pub fn bad_protocol() -> WireError {
         let code = ErrorCode::BadProtocol;
         WireError {
@@ -150,27 +148,23 @@ impl WireError {
     }
 
     /// Makes an `E_INVALID` with `text`.
-    #[must_use]
     pub fn invalid(text: impl fmt::Display) -> WireError {
         WireError::new(ErrorCode::Invalid, text)
     }
 
     /// FIN of `id` found no such message: `cause` is `ID not in flight` or
     /// `client does not own message`. Not fatal.
-    #[must_use]
     pub fn fin_failed(id: &MessageId, cause: &str) -> WireError {
         WireError::of_message(ErrorCode::FinFailed, "FIN ", id, cause)
     }
 
     /// REQ of `id` failed: `cause` is a cause of FIN. nsqd has more causes, such as `exiting`. Not
     /// fatal.
-    #[must_use]
     pub fn req_failed(id: &MessageId, cause: &str) -> WireError {
         WireError::of_message(ErrorCode::ReqFailed, "REQ ", id, cause)
     }
 
     /// TOUCH of `id` failed: `cause` is a cause of FIN. Not fatal.
-    #[must_use]
     pub fn touch_failed(id: &MessageId, cause: &str) -> WireError {
         WireError::of_message(ErrorCode::TouchFailed, "TOUCH ", id, cause)
     }
@@ -186,7 +180,6 @@ impl WireError {
     ///
     /// # Panics
     /// When `verb` is not `PUB`, `MPUB` or `DPUB`.
-    #[must_use]
     pub fn pub_failed(verb: &str, cause: &str) -> WireError {
         let code = match verb {
             "PUB" => ErrorCode::PubFailed,
@@ -199,52 +192,44 @@ impl WireError {
 
     /// SUB failed: `cause` is `exiting`, `consumers for <topic>:<channel> exceeds limit of <n>`, the
     /// reason why the topic is set aside, or the disk's error.
-    #[must_use]
     pub fn sub_failed(cause: &str) -> WireError {
         WireError::new(ErrorCode::SubFailed, format_args!("SUB failed {cause}"))
     }
 
     /// The answer to IDENTIFY or an upgrade failed.
-    #[must_use]
     pub fn identify_failed(cause: &str) -> WireError {
         let description = format_args!("IDENTIFY failed {cause}");
         WireError::new(ErrorCode::IdentifyFailed, description)
     }
 
     /// A client sent AUTH, but no auth server is configured.
-    #[must_use]
     pub fn auth_disabled() -> WireError {
         WireError::new(ErrorCode::AuthDisabled, "AUTH disabled")
     }
 
     /// A client that is already authorised sent AUTH.
-    #[must_use]
     pub fn auth_already_set() -> WireError {
         WireError::invalid("AUTH already set")
     }
 
     /// A client that is not authorised for anything yet sent `verb` (PUB, MPUB, DPUB or SUB).
-    #[must_use]
     pub fn auth_first(verb: &str) -> WireError {
         let description = format_args!("AUTH required before {verb}");
         WireError::new(ErrorCode::AuthFirst, description)
     }
 
     /// The auth server gave no usable answer. Only the log gets the details.
-    #[must_use]
     pub fn auth_failed() -> WireError {
         WireError::new(ErrorCode::AuthFailed, "AUTH failed")
     }
 
     /// The auth server knows the client and grants it nothing.
-    #[must_use]
     pub fn no_authorizations() -> WireError {
         WireError::new(ErrorCode::Unauthorized, "AUTH no authorizations found")
     }
 
     /// The client has no grant for `verb` on this topic and channel. The channel is empty for a
     /// publish.
-    #[must_use]
     pub fn unauthorized(verb: &str, topic: &str, channel: &str) -> WireError {
         let (topic, channel) = (quote(topic.as_bytes()), quote(channel.as_bytes()));
         let description = format_args!("AUTH failed for {verb} on {topic} {channel}");

@@ -90,6 +90,13 @@ pub fn parse_duration(text: &str) -> Result<i64, &'static str> {
     i64::try_from(value).map_err(|_| PARSE_ERROR)
 }
 
+/// Parses a duration that is not negative.
+#[must_use]
+pub fn duration(text: &str) -> Option<Duration> {
+    let nanos = u64::try_from(parse_duration(text).ok()?).ok()?;
+    Some(Duration::from_nanos(nanos))
+}
+
 /// Parses one `<decimal><unit>`. Returns the nanoseconds and the rest of the text. The nanoseconds
 /// are at most a little above 2^63, so the caller can add before the comparison.
 fn parse_duration_part(text: &str) -> Option<(u128, &str)> {

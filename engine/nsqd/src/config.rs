@@ -13,14 +13,10 @@ use program::log::Level;
 use program::{Exit, Options, Program, Value, version};
 
 mod checks;
-mod dead_letter;
-mod dedup;
-mod required;
-mod topic_pattern;
-mod unclaimed;
+mod rules;
 mod words;
 
-pub use checks::Rules;
+pub use rules::Rules;
 pub use words::{Check, TlsRequired, TlsVersion, UnixSocketMode};
 
 /// Returns `nsqd v1.3.0 (built w/rust1.95)`: the first line of the log, of the text stats, and of the output of

@@ -1,26 +1,28 @@
 //! The life of the process: checks, shards, and the end.
 
+mod options;
+mod recovery;
 mod reload;
 mod rule_memory;
-mod seed;
+#[cfg(target_os = "linux")]
+mod scheduler_slice;
 mod shard_thread;
 
 use crate::auth::AuthServers;
 use crate::config::{Config, Rules};
-use crate::drain::{self, DrainSwitch, DrainedShards};
+use crate::drain::{self, DrainedShards};
 use crate::lookup::LookupPeers;
-use crate::metadata_writer::MetadataWriter;
 use crate::net::address::Addresses;
 use crate::preflight::data_path;
 use crate::process::Info;
-use crate::recovery::StoredTopics;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Mail, Post};
+use crate::shard::metadata::MetadataWriter;
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Shard, Shared};
 use crate::thread_pool::{Bounds, ThreadPool};
 use crate::tls::{ListenerTls, LookupSettings};
-use crate::{config, preflight, recovery, statsd, takeover, tls};
+use crate::{config, preflight, statsd, tls};
 use diskq::{DataPath, DataPathLock, Keeper, OsFiles};
 use diskq_import::{Exposed, Metadata};
 use engine_rules::{Owed, ShardId};
@@ -28,8 +30,9 @@ use futures_channel::oneshot;
 use futures_lite::future::block_on;
 use program::http_client::HttpSettings;
 use program::{log, log_error, log_info, log_warn, version};
+use recovery::StoredTopics;
 use shard_thread::{Plan, ShardThread};
-use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::path::Path;
 use std::rc::Rc;
@@ -46,31 +49,15 @@ const REPORTS: Bounds = Bounds {
     bytes_max: usize::MAX,
 };
 
-/// A start that failed; the text is for the FATAL line.
-#[derive(Debug)]
-pub struct StartError(String);
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for StartError {}
-
 /// A running broker.
 pub struct Daemon {
     /// The addresses at which the broker listens.
     pub addresses: Addresses,
+    shared: Shared,
     stops: Vec<oneshot::Sender<()>>,
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
-    metadata: MetadataWriter,
     statsd: mpsc::Sender<statsd::Event>,
-    lookup: LookupPeers,
-    config: Arc<Config>,
-    tls: Option<ListenerTls>,
-    drain: DrainSwitch,
     lock: DataPathLock,
 }
 
@@ -78,18 +65,18 @@ impl Daemon {
     /// Starts a broker. `end` ends the process by a call of [`Daemon::stop`], when a drain is over.
     ///
     /// # Errors
-    /// Why it cannot start, and what to do. Nothing was changed on disk by a broker that did not
+    /// Why it cannot start, and what to do, for the FATAL line. Nothing was changed on disk by a broker that did not
     /// get the lock of its data path.
     pub fn start(
         mut config: Config,
         end: impl FnOnce() + Send + 'static,
-    ) -> Result<Daemon, StartError> {
+    ) -> Result<Daemon, String> {
         let lock = lock(&config.data_path)?;
         let checked = check(&mut config).map_err(not_instantiated)?;
-        let ready = preflight::prepare(&config);
-        let ready = ready.map_err(|finding| not_instantiated(finding.to_string()))?;
+        let ready =
+            preflight::prepare(&config).map_err(|finding| not_instantiated(finding.to_string()))?;
         let shard_count = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
-        let stored = stored_topics(&config, &checked.rules, shard_count).map_err(StartError)?;
+        let stored = stored_topics(&config, &checked.rules, shard_count)?;
         let (post, inboxes) = Post::new(shard_count);
         let data_path = DataPath::from(config.data_path.clone());
         let (metadata, writer) =
@@ -100,22 +87,22 @@ impl Daemon {
         let lookup = LookupPeers::start(&info.config, info.announced, checked.lookup, teller)
             .map_err(no_thread)?;
         let peeks = Keeper::new(OsFiles, data_path.clone());
-        let (drain, drain_orders) = drain::switch();
+        let drain = drain::start(post.clone(), info.config.drain_timeout, end);
         let plan = Plan {
             engine: ready.engine,
             addresses: ready.addresses,
             shard_count,
-            seed: seed::draw(),
+            seed: draw_seed(),
             data_path,
             rules: checked.rules,
             shared: Shared {
                 clock: Clock::start(),
-                post: post.clone(),
-                metadata: metadata.clone(),
-                lookup: lookup.clone(),
+                post,
+                metadata,
+                lookup,
                 auth,
                 health: Health::new(shard_count),
-                drain: drain.clone(),
+                drain: drain.map_err(no_thread)?,
                 is_started: Arc::default(),
                 info,
                 tls: checked.tls,
@@ -127,29 +114,23 @@ impl Daemon {
         let (statsd, statsd_events) = mpsc::channel();
         let mut daemon = Daemon {
             addresses: plan.addresses.clone(),
+            shared: plan.shared.clone(),
             stops: Vec::new(),
             shards: Vec::new(),
             threads: vec![writer],
-            metadata,
             statsd: statsd.clone(),
-            lookup,
-            config: plan.shared.info.config.clone(),
-            tls: plan.shared.tls.clone(),
-            drain,
             lock,
         };
         daemon.start_shards(&plan, inboxes, stored)?;
         // Now the shards' listeners hold the addresses.
         drop(ready.reserved);
-        drain_orders
-            .start(post.clone(), daemon.config.drain_timeout, end)
-            .map_err(no_thread)?;
-        let pusher = statsd::start(&plan.shared.info, post, (statsd, statsd_events));
+        let Shared { info, post, .. } = &plan.shared;
+        let pusher = statsd::start(info, post.clone(), (statsd, statsd_events));
         daemon.threads.extend(pusher.map_err(no_thread)?);
         for (name, address) in daemon.addresses.named() {
             log_info!("{name}: listening on {address}");
         }
-        daemon.lookup.begin();
+        plan.shared.lookup.begin();
         plan.shared.is_started.store(true, Ordering::Relaxed);
         Ok(daemon)
     }
@@ -160,56 +141,47 @@ impl Daemon {
         plan: &Plan,
         inboxes: Vec<Inbox>,
         stored: Vec<StoredTopics>,
-    ) -> Result<(), StartError> {
+    ) -> Result<(), String> {
         let (started, starts) = mpsc::channel();
         for ((index, inbox), stored) in (0..).zip(inboxes).zip(stored) {
-            self.start_shard(plan, ShardId(index), inbox, stored, started.clone())?;
+            let id = ShardId(index);
+            let (storage, threads) =
+                Storage::start(id, &plan.data_path, &plan.shared.post).map_err(no_thread)?;
+            self.threads.extend(threads);
+            let (stop, stopped) = oneshot::channel();
+            self.stops.push(stop);
+            let shard = ShardThread {
+                plan: plan.clone(),
+                id,
+                inbox,
+                stored,
+                storage,
+            };
+            let thread = shard.spawn(started.clone(), stopped);
+            self.shards.push(thread.map_err(no_thread)?);
         }
         drop(started);
         for _ in 0..plan.shard_count {
             let result = starts
                 .recv()
-                .map_err(|_| StartError("a shard ended at once".to_owned()))?;
-            result.map_err(|why| {
-                // The other shards may hold the sockets to the end of the process.
-                self.addresses.retire();
-                StartError(why)
-            })?;
+                .map_err(|_| "a shard ended at once".to_owned())?;
+            // The other shards may hold the sockets to the end of the process.
+            result.inspect_err(|_| self.addresses.retire())?;
         }
-        Ok(())
-    }
-
-    fn start_shard(
-        &mut self,
-        plan: &Plan,
-        id: ShardId,
-        inbox: Inbox,
-        stored: StoredTopics,
-        started: mpsc::Sender<Result<(), String>>,
-    ) -> Result<(), StartError> {
-        let (storage, threads) =
-            Storage::start(id, &plan.data_path, &plan.shared.post).map_err(no_thread)?;
-        self.threads.extend(threads);
-        let (stop, stopped) = oneshot::channel();
-        self.stops.push(stop);
-        let shard = ShardThread {
-            plan: plan.clone(),
-            id,
-            inbox,
-            stored,
-            storage,
-        };
-        let thread = shard.spawn(started, stopped).map_err(no_thread)?;
-        self.shards.push(thread);
         Ok(())
     }
 
     /// Begins a drain at SIGTERM, if `--drain-on-sigterm` says so and no drain is under way. Returns false if the
     /// process is to stop.
     pub fn drains_instead(&self) -> bool {
-        self.config.drain_on_sigterm
-            && !self.drain.is_draining()
-            && block_on(self.drain.set(true, "SIGTERM")).is_ok()
+        let drain = &self.shared.drain;
+        self.config().drain_on_sigterm
+            && !drain.is_draining()
+            && block_on(drain.set(true, "SIGTERM")).is_ok()
+    }
+
+    fn config(&self) -> &Config {
+        &self.shared.info.config
     }
 
     /// Stops the broker: closes connections, makes everything durable, releases the data path.
@@ -231,8 +203,8 @@ impl Daemon {
         log_info!("NSQ: stopping subsystems");
         // Without pushes, nobody listens.
         let _ = self.statsd.send(statsd::Event::Stop);
-        self.lookup.stop();
-        self.metadata.stop();
+        self.shared.lookup.stop();
+        self.shared.metadata.stop();
         for thread in self.threads {
             if thread.join().is_err() {
                 log_error!("a thread did not end well");
@@ -244,10 +216,10 @@ impl Daemon {
     }
 }
 
-fn lock(data_path: &Path) -> Result<DataPathLock, StartError> {
+fn lock(data_path: &Path) -> Result<DataPathLock, String> {
     DataPathLock::acquire(data_path)
         .and_then(|lock| diskq::check_writable(data_path).map(|()| lock))
-        .map_err(|error| StartError(data_path::lock_failed(data_path, &error)))
+        .map_err(|error| data_path::lock_failed(data_path, &error))
 }
 
 /// The settings that follow from the flags and from the files that they name.
@@ -294,7 +266,7 @@ fn stored_topics(
             finding.found, finding.advice
         )
     })?;
-    takeover::run(config, &metadata)?;
+    recovery::take_over(config, &metadata)?;
     close_to_others(&config.data_path);
     if let Err(error) = Metadata::remove_leftovers(&config.data_path) {
         log_warn!("a file of an interrupted write of nsqd.dat stays - {error}");
@@ -334,31 +306,51 @@ fn has_peers_teller(post: &Post) -> impl Fn(bool) + Send + Sync + 'static {
 
 impl DrainedShards for Post {
     fn set_draining(&self, is_draining: bool) {
-        for shard in self.shards() {
-            let call = move |shard: Rc<Shard>| async move {
-                shard.with_broker(|broker, _, out| broker.set_draining(is_draining, out));
-            };
-            // A shard that has stopped takes no publishes.
-            let _: Option<()> = block_on(self.call(shard, call));
-        }
+        let call = move |shard: Rc<Shard>| async move {
+            shard.with_broker(|broker, _, out| broker.set_draining(is_draining, out));
+        };
+        // A shard that has stopped takes no publishes.
+        let _: Vec<()> = block_on(self.call_all(call));
     }
 
     fn owed(&self) -> Option<Owed> {
+        let call = |shard: Rc<Shard>| async move {
+            shard.with_broker(|broker, now, out| broker.drain(now, out))
+        };
+        let of_shards = block_on(self.call_all(call));
         let mut owed = Owed::default();
-        for shard in self.shards() {
-            let call = |shard: Rc<Shard>| async move {
-                shard.with_broker(|broker, now, out| broker.drain(now, out))
-            };
-            owed.add(block_on(self.call(shard, call))?);
-        }
-        Some(owed)
+        let has_all = of_shards.len() == self.shards().count();
+        of_shards.into_iter().for_each(|it| owed.add(it));
+        has_all.then_some(owed)
     }
 }
 
-fn not_instantiated(why: String) -> StartError {
-    StartError(format!("failed to instantiate nsqd - {why}"))
+fn not_instantiated(why: String) -> String {
+    format!("failed to instantiate nsqd - {why}")
 }
 
-fn no_thread(error: io::Error) -> StartError {
-    StartError(program::thread_refused("a thread", &error))
+fn no_thread(error: io::Error) -> String {
+    program::thread_refused("a thread", &error)
+}
+
+/// Draws 64 bits from the system's randomness. The secrets of the keys of `--dedup` follow from them, so nobody may guess
+/// them from what `/stats` says, such as the time of the start.
+fn draw_seed() -> u64 {
+    RandomState::new().hash_one(std::process::id())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::draw_seed;
+
+    /// The upper bits were those of the clock and the process id, and so the same for days.
+    #[test]
+    fn all_bits_of_a_seed_are_random() {
+        let seeds: Vec<u64> = (0..64).map(|_| draw_seed()).collect();
+        let (all, any) = seeds
+            .iter()
+            .fold((u64::MAX, 0), |(all, any), seed| (all & seed, any | seed));
+        // A bit is the same in all seeds with a probability of 2^-63.
+        assert_eq!((all, any), (0, u64::MAX));
+    }
 }

@@ -10,10 +10,9 @@
 //!
 //! The thread follows one order after the other. So all shards are in the same state when an order is answered.
 
-use crate::log_level::log_level;
 use engine_rules::{Drain, DrainStep, Level, Owed};
 use futures_channel::oneshot;
-use program::{log_at, log_info};
+use program::{log, log_at, log_info};
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,8 +38,8 @@ pub(crate) struct DrainSwitch {
     is_draining: Arc<AtomicBool>,
 }
 
-/// The thread's end of the switch, before the thread starts.
-pub(crate) struct DrainOrders {
+/// The thread that follows the orders.
+struct DrainThread {
     orders: Receiver<Order>,
     is_draining: Arc<AtomicBool>,
 }
@@ -57,21 +56,32 @@ struct Order {
 #[derive(Debug)]
 pub(crate) struct Ending;
 
-/// Returns a switch, and the end of the switch that the thread reads.
-pub(crate) fn switch() -> (DrainSwitch, DrainOrders) {
+/// Starts the thread, and returns the switch for it. A drain may take `timeout`; `None`: as long as it takes. `end` ends the
+/// process.
+///
+/// # Errors
+/// No thread could be started.
+pub(crate) fn start(
+    shards: impl DrainedShards,
+    timeout: Option<Duration>,
+    end: impl FnOnce() + Send + 'static,
+) -> io::Result<DrainSwitch> {
     let (sender, orders) = channel();
     let is_draining = Arc::<AtomicBool>::default();
-    let switch = DrainSwitch {
-        orders: sender,
+    let thread = DrainThread {
+        orders,
         is_draining: is_draining.clone(),
     };
-    (
-        switch,
-        DrainOrders {
-            orders,
-            is_draining,
-        },
-    )
+    // The end of the process does not wait for this thread.
+    Builder::new().name("drain".to_owned()).spawn(move || {
+        if thread.run(&shards, timeout) {
+            end();
+        }
+    })?;
+    Ok(DrainSwitch {
+        orders: sender,
+        is_draining,
+    })
 }
 
 impl DrainSwitch {
@@ -96,27 +106,7 @@ impl DrainSwitch {
     }
 }
 
-impl DrainOrders {
-    /// Starts the thread. A drain may take `timeout`; `None`: as long as it takes. `end` ends the process.
-    ///
-    /// # Errors
-    /// No thread could be started.
-    pub(crate) fn start(
-        self,
-        shards: impl DrainedShards,
-        timeout: Option<Duration>,
-        end: impl FnOnce() + Send + 'static,
-    ) -> io::Result<()> {
-        let thread = Builder::new().name("drain".to_owned());
-        // The end of the process does not wait for this thread.
-        let run = move || {
-            if self.run(&shards, timeout) {
-                end();
-            }
-        };
-        thread.spawn(run).map(drop)
-    }
-
+impl DrainThread {
     /// Returns true when a drain is over, and false when the process ends for another reason.
     fn run(&self, shards: &impl DrainedShards, timeout: Option<Duration>) -> bool {
         let start = Instant::now();
@@ -152,10 +142,10 @@ impl DrainOrders {
                     let step = drain.as_mut().map(|it| it.look(start.elapsed(), &owed));
                     match step {
                         Some(DrainStep::End(level, line)) => {
-                            log(level, &line);
+                            tell(level, &line);
                             return true;
                         }
-                        Some(DrainStep::GoOn(Some((level, line)))) => log(level, &line),
+                        Some(DrainStep::GoOn(Some((level, line)))) => tell(level, &line),
                         Some(DrainStep::GoOn(None)) | None => {}
                     }
                 }
@@ -176,9 +166,92 @@ impl DrainOrders {
     }
 }
 
-fn log(level: Level, line: &str) {
+fn tell(level: Level, line: &str) {
     log_at!(log_level(level), "DRAIN: {line}");
 }
 
+/// Returns the level of the program's log for a line of the core, which knows no log.
+pub(crate) fn log_level(level: Level) -> log::Level {
+    match level {
+        Level::Debug => log::Level::Debug,
+        Level::Info => log::Level::Info,
+        Level::Warning => log::Level::Warn,
+        Level::Error => log::Level::Error,
+    }
+}
+
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+    use futures_lite::future::block_on;
+    use parking_lot::Mutex;
+
+    /// Shards that owe what the test says. Each call is noted.
+    #[derive(Clone, Default)]
+    struct Fake {
+        owed: Arc<Mutex<u64>>,
+        calls: Arc<Mutex<Vec<bool>>>,
+    }
+
+    impl DrainedShards for Fake {
+        fn set_draining(&self, is_draining: bool) {
+            self.calls.lock().push(is_draining);
+        }
+
+        fn owed(&self) -> Option<Owed> {
+            let mut owed = Owed::default();
+            owed.waiting += *self.owed.lock();
+            Some(owed)
+        }
+    }
+
+    const LONG: Duration = Duration::from_secs(60);
+
+    /// Starts the thread. The receiver hears of the end.
+    fn start(owed: u64, timeout: Option<Duration>) -> (Fake, DrainSwitch, Receiver<()>) {
+        let fake = Fake::default();
+        *fake.owed.lock() = owed;
+        let (sender, ended) = channel();
+        let end = move || sender.send(()).expect("the test waits");
+        let switch = super::start(fake.clone(), timeout, end).expect("a thread");
+        (fake, switch, ended)
+    }
+
+    #[test]
+    fn a_drain_ends_when_nothing_is_owed() {
+        let (fake, switch, ended) = start(1, None);
+        block_on(switch.set(true, "test")).expect("it runs");
+        assert!(switch.is_draining());
+        assert!(ended.recv_timeout(LOOK_EVERY * 4).is_err());
+        *fake.owed.lock() = 0;
+        ended.recv_timeout(LONG).expect("it ends");
+        assert!(block_on(switch.set(false, "test")).is_err(), "too late");
+        assert_eq!(*fake.calls.lock(), [true]);
+    }
+
+    #[test]
+    fn a_drain_is_taken_back() {
+        let (fake, switch, ended) = start(1, None);
+        for is_draining in [true, true, false, false] {
+            block_on(switch.set(is_draining, "test")).expect("it runs");
+            assert_eq!(switch.is_draining(), is_draining);
+        }
+        *fake.owed.lock() = 0;
+        assert!(ended.recv_timeout(LOOK_EVERY * 4).is_err());
+        assert_eq!(*fake.calls.lock(), [true, false]);
+    }
+
+    #[test]
+    fn a_drain_ends_when_its_time_is_over() {
+        let (_, switch, ended) = start(1, Some(Duration::from_millis(300)));
+        block_on(switch.set(true, "test")).expect("it runs");
+        ended.recv_timeout(LONG).expect("it ends");
+    }
+
+    #[test]
+    fn the_thread_ends_without_switches() {
+        let (_, switch, ended) = start(0, None);
+        drop(switch);
+        assert!(ended.recv_timeout(LONG).is_err());
+    }
+}

@@ -24,8 +24,6 @@ use program::http::{
 use crate::config::TlsRequired;
 use crate::net::address::Peer;
 use crate::process::Info;
-use wire::go_json::to_string;
-use wire::json_object;
 use wire::origin::Origin;
 
 use route::Endpoint;
@@ -33,7 +31,6 @@ use route::Endpoint;
 mod admin;
 mod before_v1;
 mod bodies;
-mod command;
 mod config;
 mod debug;
 mod metrics;
@@ -42,9 +39,8 @@ mod publish;
 mod route;
 mod stats;
 
-pub use admin::Action;
+pub use admin::{Action, Command};
 pub use bodies::Bodies;
-pub use command::Command;
 pub(crate) use config::{LOG_LEVEL, LOOKUPD_ADDRESSES};
 pub(crate) use peek::FRAME_BYTES_MAX;
 pub use peek::{ColdFrame, ColdReader};
@@ -224,6 +220,15 @@ impl<B: Broker> Service for Nsqd<'_, B> {
         body: &mut RequestBody<'_, impl Io>,
     ) -> Result<Reply, Failure> {
         let broker = self.0;
+        let (raw_query, mut query) = (query, Query::default());
+        if endpoint.reads_only_query() {
+            query = parse_query(raw_query)?;
+            // `/topic/create` does not read the body, as in nsqd.
+            let is_body_read = endpoint != Endpoint::Topic(Action::Create);
+            if is_body_read && !body.read_and_forget().await {
+                return Err(Failure::bad("INVALID_REQUEST"));
+            }
+        }
         match endpoint {
             Endpoint::Ping => {
                 let health = broker.health();
@@ -235,32 +240,15 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             }
             Endpoint::Ready => Ok(ready(broker)),
             Endpoint::Info => Ok(stats::info(broker.info())),
-            Endpoint::Stats => {
-                let query = only_query(query, body).await?;
-                Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await)
-            }
-            Endpoint::Metrics => {
-                let format = body.metrics_format();
-                let query = only_query(query, body).await?;
-                metrics::metrics(broker, &query, format).await
-            }
-            Endpoint::PeekTopic => peek::peek(broker, false, &only_query(query, body).await?).await,
-            Endpoint::PeekChannel => {
-                peek::peek(broker, true, &only_query(query, body).await?).await
-            }
+            Endpoint::Stats => Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await),
+            Endpoint::Metrics => metrics::metrics(broker, &query, body.metrics_format()).await,
+            Endpoint::PeekTopic => peek::peek(broker, false, &query).await,
+            Endpoint::PeekChannel => peek::peek(broker, true, &query).await,
             Endpoint::Topics => Ok(stats::topics(broker).await),
-            Endpoint::Pub => publish::publish(broker, query, body).await,
-            Endpoint::Mpub => publish::publish_many(broker, query, body).await,
-            // As in nsqd, `/topic/create` does not read the body.
-            Endpoint::Topic(Action::Create) => {
-                admin::change_topic(broker, Action::Create, &parse_query(query)?).await
-            }
-            Endpoint::Topic(action) => {
-                admin::change_topic(broker, action, &only_query(query, body).await?).await
-            }
-            Endpoint::Channel(action) => {
-                admin::change_channel(broker, action, &only_query(query, body).await?).await
-            }
+            Endpoint::Pub => publish::publish(broker, raw_query, body).await,
+            Endpoint::Mpub => publish::publish_many(broker, raw_query, body).await,
+            Endpoint::Topic(action) => admin::change_topic(broker, action, &query).await,
+            Endpoint::Channel(action) => admin::change_channel(broker, action, &query).await,
             Endpoint::ConfigGet => config::get(broker, &segments[0]),
             Endpoint::ConfigPut => config::put(broker, &segments[0], body).await,
             Endpoint::ConfigPutMany => config::put_many(broker, body).await,
@@ -268,7 +256,7 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::PprofCommandLine => Ok(profiler::command_line()),
             Endpoint::PprofSymbol => Ok(profiler::symbols()),
             Endpoint::Pprof => Ok(profiler::profile("/stats")),
-            Endpoint::SetBlockRate => Ok(debug::set_block_rate(query, body).await),
+            Endpoint::SetBlockRate => Ok(debug::set_block_rate(raw_query, body).await),
             Endpoint::FreeMemory => Ok(debug::free_memory()),
         }
     }
@@ -324,29 +312,11 @@ impl<B: Broker> Service for Nsqd<'_, B> {
     }
 }
 
-/// Parses the query of an endpoint that makes no use of the body, and then reads the body, as nsqd does.
-async fn only_query<'a>(
-    query: &'a str,
-    body: &mut RequestBody<'_, impl Io>,
-) -> Result<Query<'a>, Failure> {
-    let query = parse_query(query)?;
-    if body.read_and_forget().await {
-        Ok(query)
-    } else {
-        Err(Failure::bad("INVALID_REQUEST"))
-    }
-}
-
 /// Makes the answer to a plain HTTP request where TLS is required. The JSON encoder is not used, because nsqd's text
 /// has these spaces.
 fn tls_required(https_port: i32) -> Reply {
     let body = format!(r#"{{"message": "TLS_REQUIRED", "https_port": {https_port}}}"#);
     Reply::json(StatusCode::FORBIDDEN, body)
-}
-
-/// Returns the answer to a request that is refused: nsqd's code, and the reason, which nsqd does not give.
-fn refusal(status: StatusCode, code: &str, reason: &str) -> Reply {
-    Reply::json(status, to_string(&json_object! { message: code, reason }))
 }
 
 /// Says whether clients should be sent here. `/ping` says whether the process works.

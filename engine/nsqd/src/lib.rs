@@ -5,7 +5,7 @@
 //! programs is in the crate `program`.
 //!
 //! ```text
-//!   main ──► config ──► daemon ──► lock, preflight, takeover, recovery ──► one shard per core
+//!   main ──► config ──► daemon ──► lock, preflight, recovery ──► one shard per core
 //!                                                                       │
 //!   shard/connection (TCP) ───┐                                         ▼
 //!   shard/http_server ──► http ┴─────────────────────► shard: engine_rules::Broker
@@ -20,24 +20,16 @@
 #![deny(unsafe_code)]
 
 mod auth;
-pub mod check;
 pub mod config;
 pub mod daemon;
 mod drain;
 pub mod http;
-mod log_level;
 mod lookup;
-mod metadata_writer;
 pub mod net;
-mod options;
 pub mod preflight;
 pub mod process;
 pub mod reactor;
-mod recovery;
-#[cfg(target_os = "linux")]
-mod scheduler_slice;
 mod shard;
 mod statsd;
-mod takeover;
 mod thread_pool;
 mod tls;

@@ -16,29 +16,23 @@
 //! An address with a name can stand for several nsqlookupds. Threads of their own resolve names, however long that
 //! takes, and send the thread what they found.
 
-mod address;
-mod command;
 mod directory;
 mod inquiry;
-mod link;
 mod peer;
 mod registry;
-mod resolve;
 
 use crate::config::Config;
 use crate::process::Ports;
 use crate::thread_pool::{Bounds, ThreadPool};
 use crate::tls::LookupSettings;
-use address::Resolution;
-use command::Command;
-use directory::Directory;
+use directory::{Directory, Resolution};
 use engine_rules::Change;
 use inquiry::{Inquiry, Question, Source};
 use parking_lot::Mutex;
 use peer::{Node, Peer};
 use program::http_client::{HttpClient, HttpSettings};
 use program::{log_debug, log_error, log_info};
-use registry::Registry;
+use registry::{Command, Registry};
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -300,7 +294,7 @@ impl Registrar {
                         log_error!(
                             "LOOKUP: resolving {address} - {why}; nsqd keeps the nsqlookupds that it knows, and tries \
                              again every {PING_INTERVAL:?} ({})",
-                            address::advice(&address)
+                            directory::advice(&address)
                         );
                     }
                     is_list_new = true;
@@ -343,7 +337,7 @@ impl Registrar {
         for (text, address) in self.directory.questions() {
             let (messages, asked) = (self.messages.clone(), text.clone());
             let resolve = move || {
-                let resolution = resolve::resolve(&asked, &address);
+                let resolution = directory::resolve(&asked, &address);
                 // The thread ends after `stop` only.
                 let _ = messages.send(Message::Resolved(asked, resolution));
             };

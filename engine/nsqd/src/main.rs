@@ -1,8 +1,8 @@
 //! The program `nsqd`.
 
-use nsqd::check::{self, State};
 use nsqd::config::{Check, Config};
 use nsqd::daemon::Daemon;
+use nsqd::preflight::{self, State};
 use program::stop::{self, StopSignal, StopSignals};
 use program::{log, log_fatal, thread_refused};
 use std::io::{self, Write};
@@ -56,7 +56,7 @@ fn main() -> ExitCode {
 /// Says on standard output whether this machine is ready.
 fn check(config: Config) -> ExitCode {
     let form = config.check;
-    let report = check::examine(config);
+    let report = preflight::examine(config);
     let text = match form {
         Check::Json => report.json(),
         Check::Text | Check::No => report.text(),

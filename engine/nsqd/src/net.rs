@@ -7,4 +7,3 @@ pub(crate) mod listener;
 pub(crate) mod socket;
 pub(crate) mod transport;
 pub(crate) mod upgraded;
-pub(crate) mod written;

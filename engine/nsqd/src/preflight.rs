@@ -1,185 +1,69 @@
-//! The checks before anything starts: that this system lets the shards run, and that the addresses
-//! are free. A [`Finding`] says what happened and what to do about it, to a reader
-//! who has never heard of io_uring. A start logs it, and `nsqd --check` reports it.
+//! The checks before anything starts, and `nsqd --check`, which says whether this machine is ready for a start with these
+//! flags, and what to do where it is not.
 //!
 //! ```text
-//!   data path (data_path.rs)               locked, writable, closed to others; nsqd.dat is read
-//!   descriptors (limits.rs)                soft limits are raised as far as they go
-//!   io_uring there, allowed, new enough?   one ring per shard reports one wake-up
-//!   addresses (bind.rs)                    reserved until the shards listen on them
+//!                    a start                                     nsqd --check
+//!   flags            are accepted                                and the files that they name can be used
+//!   limits.rs        raises the limit on open files              cores and their quota, memory mappings
+//!   engine.rs        one engine per shard reports one wake-up    and its price
+//!   clock.rs                                                     right, and cheap to read
+//!   data_path.rs     locked, writable, closed to others; nsqd.dat can be read
+//!   takeover.rs                                                  the files of the original nsqd, and the room for them
+//!   file_system.rs                                               keeps what it has reserved and synced
+//!   disk.rs                                                      room, files that can be mapped, the time of a sync
+//!   addresses.rs     reserved until the shards listen on them    free, and no two the same
 //! ```
 //!
-//! Each check is a question to the system and a pure judgement of its answer; the judgements are
-//! tested with the answers of systems that we do not have.
+//! Each check is a question to the system and a pure judgement of its answer; the judgements are tested with the answers of
+//! systems that we do not have. A [`Finding`] says what happened and what to do about it, to a reader who has never heard of
+//! io_uring. A start logs it, and `nsqd --check` reports it.
+//!
+//! `nsqd --check` makes no directory and leaves no file. It holds the lock of the data path and each address for an instant.
+//! A start in the instant of the lock fails; for an address, a start tries again for a second.
 
-use std::fmt;
-use std::io;
-use std::num::NonZeroUsize;
+use serde_json::json;
+use std::fmt::Write as _;
 
 use crate::config::Config;
 use crate::net::address::Addresses;
-use crate::reactor::{self, Engine};
-use program::{log_info, log_warn};
-use wire::go_error::system_text;
+use crate::reactor::Engine;
+use crate::tls;
 
-mod bind;
+mod addresses;
+mod clock;
 pub(crate) mod data_path;
+mod disk;
+mod engine;
+mod file_system;
 mod finding;
-#[cfg(target_os = "linux")]
-pub(crate) mod io_uring;
-pub(crate) mod limits;
+mod limits;
+mod takeover;
 
-pub use bind::{AddressKind, Reserved, ReservedAddress, reserve, reserve_tcp};
+use addresses::{AskedFor, Reserved, asked_for, reserve};
+#[cfg(test)]
+pub(crate) use engine::is_usable;
+pub use engine::{is_kernel_too_old, prepare_system};
 pub use finding::{Finding, State};
-pub(crate) use finding::{bytes_text, shards_text};
-
-/// The first kernel whose `io_uring_enter` takes a timeout.
-const KERNEL_MIN: Kernel = Kernel {
-    major: 5,
-    minor: 11,
-};
-
-/// A kernel's version, as far as it matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Kernel {
-    /// 6 of 6.18.44
-    pub(crate) major: u32,
-    /// 18 of 6.18.44
-    pub(crate) minor: u32,
-}
-
-impl fmt::Display for Kernel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.major, self.minor)
-    }
-}
 
 /// The result of the preparations for a start.
 #[derive(Debug)]
-pub struct StartPlan {
+pub(crate) struct StartPlan {
     /// The engine with which the shards wait for their sockets.
-    pub engine: Engine,
+    pub(crate) engine: Engine,
     /// The addresses to listen at, with each port decided. Without a certificate there is none for HTTPS.
-    pub addresses: Addresses,
+    pub(crate) addresses: Addresses,
     /// Keeps other processes from these addresses until the shards listen.
-    pub reserved: Vec<Reserved>,
-}
-
-/// The choice of an engine.
-#[derive(Debug)]
-pub struct Chosen {
-    /// The engine that was tried and works.
-    pub engine: Engine,
-    /// The engine receives for connections with small requests.
-    pub receives: bool,
-    /// The better engines, the best first, and why they cannot be used. Only where the choice was free.
-    pub passed_over: Vec<(Engine, Finding)>,
-}
-
-/// Prepares the system: raises limits, and tries the engine.
-///
-/// Returns the engine that `--io` asks for. With `auto` that is io_uring, or epoll where io_uring cannot be
-/// used, which is logged.
-pub fn prepare_system(io: &str, shard_count: NonZeroUsize) -> Result<Engine, Finding> {
-    limits::open_files(shard_count).or_refuse()?;
-    let chosen = choose_engine(io, shard_count)?;
-    for (better, error) in &chosen.passed_over {
-        log_warn!("{}", fallback_text(*better, error, chosen.engine));
-    }
-    if chosen.lacks_receiving() {
-        log_info!("io_uring on {}: {LACKS_RECEIVING}", system_name());
-    }
-    Ok(chosen.engine)
-}
-
-/// Tells that a ring does not receive, and the cost (docs/decisions/0012-small-requests.md).
-pub(crate) const LACKS_RECEIVING: &str = "the ring does not receive for connections with small requests here, which may \
-    then take up to a quarter more processor time; nothing has to be done, and the ring of a newer kernel may receive";
-
-impl Chosen {
-    /// Returns whether the engine is a ring that does not receive for connections with small requests.
-    pub(crate) fn lacks_receiving(&self) -> bool {
-        self.engine.is_io_uring() && !self.receives
-    }
-}
-
-/// The name and version of the system, for example `Linux 6.18.44`.
-pub(crate) fn system_name() -> String {
-    let system = rustix::system::uname();
-    format!(
-        "{} {}",
-        system.sysname().to_string_lossy(),
-        system.release().to_string_lossy()
-    )
-}
-
-/// The log line of a start that uses `engine`, because a better one failed.
-fn fallback_text(better: Engine, error: &Finding, engine: Engine) -> String {
-    let text = format!(
-        "{} cannot be used: {}. nsqd uses {} instead; {}.",
-        better.name(),
-        error.found,
-        engine.name(),
-        engine.cost_text()
-    );
-    match error.advice.as_str() {
-        "" => text,
-        advice => format!("{text} What to do: {advice}"),
-    }
-}
-
-/// Tries the engine that `--io` names, or with `auto` one after the other until one works.
-pub(crate) fn choose_engine(io: &str, shard_count: NonZeroUsize) -> Result<Chosen, Finding> {
-    let named = Engine::named(io);
-    let engines = match &named {
-        Some(engine) => std::slice::from_ref(engine),
-        None => Engine::ALL,
-    };
-    let mut best_first = engines.iter().copied().peekable();
-    let mut passed_over = Vec::new();
-    loop {
-        let engine = best_first.next().expect("there is an engine");
-        match try_engines(engine, shard_count) {
-            Err(error) if best_first.peek().is_some() => passed_over.push((engine, error)),
-            result => {
-                return result.map(|receives| Chosen {
-                    engine,
-                    receives,
-                    passed_over,
-                });
-            }
-        }
-    }
-}
-
-/// A flag that names an address, and its value.
-type AskedFor<'a> = (&'static str, &'a str, AddressKind);
-
-/// The addresses to listen at, in the order of a start. An empty one but the first is switched off.
-pub(crate) fn addresses_asked_for(config: &Config) -> [AskedFor<'_>; 5] {
-    use AddressKind::{Tcp, TcpOrUnix, Unix};
-    let https = if config.has_certificate() {
-        config.https_address.as_str()
-    } else {
-        ""
-    };
-    [
-        ("tcp-address", &config.tcp_address, TcpOrUnix),
-        ("http-address", &config.http_address, TcpOrUnix),
-        ("https-address", https, Tcp),
-        ("unix-socket", &config.unix_socket, Unix),
-        ("http-unix-socket", &config.http_unix_socket, Unix),
-    ]
+    pub(crate) reserved: Vec<Reserved>,
 }
 
 /// Prepares the system and the addresses for a start, in the order in which nsqd would fail.
-pub fn prepare(config: &Config) -> Result<StartPlan, Finding> {
+pub(crate) fn prepare(config: &Config) -> Result<StartPlan, Finding> {
     let engine = prepare_system(&config.io, config.shard_count)?;
-    let [tcp, http, https, unix, http_unix] = addresses_asked_for(config);
+    let [tcp, http, https, unix, http_unix] = asked_for(config);
     let mut reserved = Vec::new();
     let mut take = |(_, address, kind): AskedFor<'_>| {
         let place = reserve(address, kind, config.unix_socket_mode.0)?;
-        let found = place.address();
+        let found = place.address.clone();
         reserved.push(place);
         Ok(found)
     };
@@ -202,62 +86,132 @@ pub fn prepare(config: &Config) -> Result<StartPlan, Finding> {
     })
 }
 
-/// Creates one engine per shard, and has each report one wake-up. Returns whether all engines receive for connections with
-/// small requests.
-fn try_engines(engine: Engine, shard_count: NonZeroUsize) -> Result<bool, Finding> {
-    match engine {
-        #[cfg(target_os = "linux")]
-        Engine::IoUring => io_uring::check(shard_count, kernel()),
-        _ => reactor::try_engine(engine, shard_count)
-            .map_err(|source| engine_failed(engine, &source)),
+/// The results of all checks.
+#[derive(Clone, Debug, Default)]
+pub struct Report {
+    /// Each with the name of its check, in their order.
+    findings: Vec<(&'static str, Finding)>,
+}
+
+impl Report {
+    fn add(&mut self, name: &'static str, finding: impl Into<Option<Finding>>) {
+        let finding = finding.into().map(|finding| (name, finding));
+        self.findings.extend(finding);
+    }
+
+    /// The worst state of all.
+    pub fn state(&self) -> State {
+        let states = self.findings.iter().map(|(_, finding)| finding.state);
+        states.max().unwrap_or(State::Ok)
+    }
+
+    /// For people: a line for each check, below it what to do, and a line for them all.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        for (name, finding) in &self.findings {
+            let word = match finding.state {
+                State::Ok => "ok  ",
+                State::Warning => "warn",
+                State::Failure => "FAIL",
+            };
+            // Writing to a String cannot fail.
+            let _ = writeln!(text, "{word}  {name:<14}{}", finding.found);
+            if !finding.advice.is_empty() {
+                let _ = writeln!(text, "{:20}What to do: {}", "", finding.advice);
+            }
+        }
+        text + &self.summary() + "\n"
+    }
+
+    fn summary(&self) -> String {
+        let states = self.findings.iter().map(|(_, finding)| finding.state);
+        let count = |state| states.clone().filter(|it| *it == state).count();
+        let some = |count: usize, word: &str| match count {
+            1 => format!("1 {word}"),
+            _ => format!("{count} {word}s"),
+        };
+        let (failures, warnings) = (count(State::Failure), count(State::Warning));
+        match (failures, warnings) {
+            (0, 0) => "This machine is ready for nsqd.".to_owned(),
+            (0, _) => format!(
+                "This machine is ready for nsqd, with {}.",
+                some(warnings, "warning")
+            ),
+            _ => format!(
+                "This machine is not ready for nsqd with these flags: {}, {}.",
+                some(failures, "failure"),
+                some(warnings, "warning")
+            ),
+        }
+    }
+
+    /// For programs: one object on one line.
+    pub fn json(&self) -> String {
+        let check = |(name, finding): &(&str, Finding)| {
+            let Finding {
+                state,
+                found,
+                advice,
+            } = finding;
+            json!({ "name": name, "state": state, "found": found, "advice": advice })
+        };
+        let checks: Vec<_> = self.findings.iter().map(check).collect();
+        let object = json!({ "state": self.state(), "checks": checks });
+        format!("{object}\n")
     }
 }
 
-/// The system does not give what an engine needs, or an engine does not report a wake-up.
-fn engine_failed(engine: Engine, source: &io::Error) -> Finding {
-    Finding::failure(
-        format!(
-            "{} does not work here: {}",
-            engine.name(),
-            system_text(source)
-        ),
-        "look for the cause in the kernel's log (dmesg) and report it",
+/// Makes all checks. Blocks: some seconds on a slow disk, and a second for each address that is taken.
+pub fn examine(mut config: Config) -> Report {
+    let flags = flags(&mut config);
+    let has_good_flags = flags.state != State::Failure;
+    let mut report = Report::default();
+    report.add("flags", flags);
+    report.add("cores", limits::cores(config.shard_count));
+    report.add("open-files", limits::open_files(config.shard_count));
+    report.add("mappings", limits::mappings());
+    // Without good flags nobody knows which engine is asked for, and for how many shards.
+    if has_good_flags {
+        report.add("io", engine::check(&config));
+    }
+    report.add("clock", clock::wall());
+    report.add("clock-source", clock::source());
+    let path = &config.data_path;
+    report.add("data-path", data_path::check(path));
+    let is_writable = diskq::check_writable(path).is_ok();
+    if path.is_dir() {
+        report.add("file-system", file_system::check(path));
+        report.add("free-space", disk::space(path));
+    }
+    if is_writable {
+        report.add("permissions", data_path::permissions(path));
+        report.add("nsqd.dat", data_path::metadata(path));
+        report.add("takeover", takeover::check(path));
+        let (segments, syncs) = disk::trial(&config);
+        report.add("segments", segments);
+        report.add("sync-speed", syncs);
+    }
+    report.findings.extend(addresses::check(&config));
+    report
+}
+
+/// Reports whether the values of all flags are good.
+fn flags(config: &mut Config) -> Finding {
+    if let Err(why) = tls::check_values(config) {
+        return Finding::failure(
+            format!("the flags or the configuration file are refused: {why}"),
+            "correct the value; nsqd --help says what each flag takes",
+        );
+    }
+    let mut doubts = config.options.ignored();
+    doubts.extend(config.useless());
+    if doubts.is_empty() {
+        return Finding::ok("the values of all flags are accepted");
+    }
+    Finding::warning(
+        doubts.join("; "),
+        "correct or remove them; docs/configuration.md lists the flags and keys",
     )
-}
-
-/// Returns whether the kernel is too old for io_uring as ringq uses it.
-pub fn is_kernel_too_old() -> bool {
-    kernel() < KERNEL_MIN
-}
-
-/// The running kernel; 0.0 if its name is not understood, which then counts as old only if
-/// io_uring fails, too.
-pub(crate) fn kernel() -> Kernel {
-    parse_kernel(&rustix::system::uname().release().to_string_lossy())
-}
-
-fn parse_kernel(release: &str) -> Kernel {
-    let mut numbers = release
-        .split(|c: char| !c.is_ascii_digit())
-        .map(|part| part.parse().ok());
-    let mut next = || numbers.next().flatten().unwrap_or(0);
-    Kernel {
-        major: next(),
-        minor: next(),
-    }
-}
-
-/// Returns whether this machine lets an engine run. If not, says loudly that a test is left out.
-#[cfg(test)]
-pub(crate) fn is_usable(engine: Engine) -> bool {
-    use test_support::skip;
-
-    match try_engines(engine, NonZeroUsize::MIN) {
-        Ok(_) => return true,
-        Err(error) if is_kernel_too_old() => skip::kernel_lacks(&error.to_string()),
-        Err(error) => skip::not_tested(&error.to_string()),
-    }
-    false
 }
 
 #[cfg(test)]

@@ -15,10 +15,8 @@
 //!
 //! docs/decisions/0004-reactor.md says why this is not an executor with its own sockets.
 
-mod alarm;
 mod budget;
 mod driver;
-mod engine;
 mod epoll;
 #[cfg(feature = "glommio")]
 mod glommio;
@@ -29,14 +27,12 @@ mod source;
 mod spin;
 mod timers;
 mod token;
-mod waiting;
 
-pub(crate) use alarm::{Alarm, Sleep, sleep};
 use async_executor::{LocalExecutor, Task};
 pub(crate) use budget::BYTES_PER_POLL;
 use budget::Budget;
 use driver::Driver;
-pub use engine::Engine;
+pub use driver::Engine;
 use futures_lite::future;
 use notify::Notify;
 pub(crate) use source::Source;
@@ -55,12 +51,16 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use timers::Timers;
+pub(crate) use timers::{Alarm, Sleep, sleep};
 use token::Token;
 
 /// The reactor asks the engine at least every 64 tasks.
 const TASKS_PER_LOOK: usize = 64;
 /// The reactor also asks after 128 KiB of work, so that one busy sender does not hide the others.
 const BYTES_PER_LOOK: usize = 128 * 1024;
+
+/// The number of looks for answers after which a spinning thread lets other threads run.
+const LOOKS_PER_YIELD: usize = 20;
 
 /// The longest wait for an engine that is tried.
 const TRY_TIME: Duration = Duration::from_secs(1);
@@ -389,6 +389,43 @@ impl Reactor {
         Ok(())
     }
 
+    /// Waits for the engine or the clock.
+    fn wait(&self, next_timer: Option<Instant>) -> io::Result<()> {
+        let start = Instant::now();
+        let timer = next_timer.map(|at| at.saturating_duration_since(start));
+        let window = self.spin.borrow().window(timer);
+        let window = window.filter(|_| self.driver.can_look_for_free());
+        let hit = window.map(|window| self.spin_until(start + window));
+        let hit = hit.transpose()?;
+        let now = match hit {
+            Some(false) => Instant::now(),
+            _ => start,
+        };
+        let entered = self.driver.enter(time_left(next_timer, hit, now));
+        let end = Instant::now();
+        let worked = start.saturating_duration_since(self.awake_since.replace(end));
+        self.spin.borrow_mut().record_wait(worked, end - start, hit);
+        entered
+    }
+
+    /// Looks for answers until there is one, or the time is over.
+    fn spin_until(&self, end: Instant) -> io::Result<bool> {
+        self.driver.enter(Some(Duration::ZERO))?;
+        loop {
+            for _ in 0..LOOKS_PER_YIELD {
+                if self.driver.has_news() {
+                    return Ok(true);
+                }
+                std::hint::spin_loop();
+            }
+            if Instant::now() >= end {
+                return Ok(false);
+            }
+            // Another thread that waits for this processor comes first.
+            rustix::thread::sched_yield();
+        }
+    }
+
     /// Wakes the tasks whose socket is ready, and those whose time has come, if there are timers.
     fn wake_tasks(&self, has_timers: bool) {
         self.budget.begin_look();
@@ -413,6 +450,17 @@ impl Reactor {
         let source = sources.get(token.index())?;
         (source.serial == token.serial()).then(|| Rc::clone(source))
     }
+}
+
+/// Returns how long the engine may wait: not at all if spinning has found an answer, else until the next timer.
+///
+/// The spin takes longer than its window if another thread had the processor meanwhile. So the time that is left
+/// follows from the clock, not from the window.
+fn time_left(next_timer: Option<Instant>, hit: Option<bool>, now: Instant) -> Option<Duration> {
+    if hit == Some(true) {
+        return Some(Duration::ZERO);
+    }
+    next_timer.map(|at| at.saturating_duration_since(now))
 }
 
 #[cfg(test)]

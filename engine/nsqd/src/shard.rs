@@ -13,48 +13,40 @@
 //! them brought: under load writes batch by themselves, when quiet a message leaves at once.
 //! No message on this path takes a lock or waits: what may block goes to the keeper.
 
-mod clock;
 pub(crate) mod connection;
-mod connections;
-mod gathering;
 pub(crate) mod health;
 pub(crate) mod http_broker;
 pub(crate) mod http_server;
 pub(crate) mod mail;
-mod metadata;
-mod questions;
+pub(crate) mod metadata;
 pub(crate) mod storage;
 mod task;
-mod wake;
 
 use crate::auth::AuthServers;
-use crate::drain::DrainSwitch;
-use crate::log_level::log_level;
+use crate::drain::{DrainSwitch, log_level};
 use crate::lookup::LookupPeers;
-use crate::metadata_writer::MetadataWriter;
 use crate::net::input::Buffers;
 use crate::process::Info;
 use crate::reactor;
-use crate::thread_pool::ThreadPool;
+use crate::thread_pool::{Full, ThreadPool};
 use crate::tls::ListenerTls;
-pub(crate) use clock::Clock;
 use connection::Connection;
-use connections::Connections;
 use diskq::{Keeper, OsFiles, Tombstone};
-use engine_rules::{Broker, ClientId, Now, Output, ShardId};
+use engine_rules::{AuthQuery, Broker, ClientId, Grants, Now, Output, ShardId, TopicKey};
 use futures_lite::future;
-use gathering::Gathering;
 use health::{Health, ShardHealth};
 use mail::{Inbox, Mail, Post};
-use program::{log_at, log_repeated};
+use metadata::MetadataWriter;
+use program::{log_at, log_repeated, log_warn};
+use slotmap::SecondaryMap;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::time::Duration;
+use std::time::{Duration, Instant, SystemTime};
 use storage::{KeeperJob, Storage};
-use task::{Task, Tasks};
-use wake::Wake;
+use task::{Gathering, Task, Tasks, Wake};
+use wire::name::ChannelName;
 
 /// The handles to the parts of the process that all shards share. Each shard has a copy of the handles.
 #[derive(Clone)]
@@ -89,7 +81,7 @@ pub(crate) struct Shard {
     outputs: RefCell<Vec<Output>>,
     /// Empty between turns: the connections whose output is about to leave.
     staged: RefCell<Vec<Rc<Connection>>>,
-    connections: Connections,
+    connections: RefCell<SecondaryMap<ClientId, Rc<Connection>>>,
     storage: Storage,
     /// The clocks as last read: once per batch of input, not per message.
     now: Cell<Now>,
@@ -121,7 +113,7 @@ impl Shard {
             broker: RefCell::new(broker),
             outputs: RefCell::default(),
             staged: RefCell::default(),
-            connections: Connections::default(),
+            connections: RefCell::default(),
             storage,
             now: Cell::new(shared.clock.now()),
             turn: Wake::default(),
@@ -268,9 +260,13 @@ impl Shard {
 
     /// Lets a connection act, unless it has ended meanwhile.
     fn at_connection(&self, id: ClientId, act: impl FnOnce(&Rc<Connection>)) {
-        if let Some(connection) = self.connections.get(id) {
+        if let Some(connection) = self.connection(id) {
             act(&connection);
         }
+    }
+
+    fn connection(&self, id: ClientId) -> Option<Rc<Connection>> {
+        self.connections.borrow().get(id).cloned()
     }
 
     fn send_batches(&self) {
@@ -350,6 +346,64 @@ impl Shard {
         }
     }
 
+    // --- questions to other programs, whose answers come back as mail
+
+    /// Asks the nsqlookupds which channels a topic has elsewhere. `is_repeated` says that the topic asked before.
+    fn ask_for_channels(&self, key: TopicKey, topic: &str, is_repeated: bool) {
+        let (post, id) = (self.shared.post.clone(), self.id);
+        let answer = move |channels: Vec<String>, is_complete| {
+            let handle =
+                move |shard: &Rc<Shard>| shard.handle_channels(key, &channels, is_complete);
+            post.send(id, Mail::Call(Box::new(handle)));
+        };
+        self.shared.lookup.ask(topic, is_repeated, answer);
+    }
+
+    fn handle_channels(&self, key: TopicKey, channels: &[String], is_complete: bool) {
+        if self.is_stopping() {
+            return;
+        }
+        let mut names = Vec::new();
+        for channel in channels {
+            match ChannelName::new(channel.as_bytes()) {
+                Some(name) => names.push(name),
+                None => log_warn!("skipping creation of invalid channel {channel}"),
+            }
+        }
+        self.with_broker(|broker, now, out| {
+            broker.handle_channels(now, key, &names, is_complete, out);
+        });
+    }
+
+    /// Asks an auth server what a client may do.
+    fn authorize(&self, client: ClientId, query: AuthQuery) {
+        let auth = self.shared.auth.as_ref();
+        let auth = auth.expect("the broker asks where auth servers are configured");
+        let (post, id) = (self.shared.post.clone(), self.id);
+        let question = auth.ask(query, move |answer| {
+            let grant = Mail::Call(Box::new(move |shard| shard.handle_grants(client, answer)));
+            post.send(id, grant);
+        });
+        match question {
+            Ok(question) => {
+                if let Some(connection) = self.connection(client) {
+                    connection.wait_for_answer(question);
+                }
+            }
+            Err(Full) => {
+                let why = "too many questions wait for an auth server".to_owned();
+                self.handle_grants(client, Err(why));
+            }
+        }
+    }
+
+    fn handle_grants(&self, client: ClientId, answer: Result<Grants, String>) {
+        if let Some(connection) = self.connection(client) {
+            connection.end_wait();
+        }
+        self.with_broker(|broker, now, out| broker.handle_grants(now, client, answer, out));
+    }
+
     // --- the end
 
     /// Closes every connection of the NSQ protocol, makes everything durable, and returns. HTTP connections end with
@@ -363,7 +417,31 @@ impl Shard {
         }
         self.perform_outputs();
         // The logs have what could not be written to nsqd.dat.
-        let _ = self.persist_metadata().await;
+        self.persist_metadata().await;
         self.storage.give(KeeperJob::Stop);
+    }
+}
+
+/// Both clocks, from one start.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Clock {
+    start: Instant,
+}
+
+impl Clock {
+    pub(crate) fn start() -> Clock {
+        Clock {
+            start: Instant::now(),
+        }
+    }
+
+    pub(crate) fn now(&self) -> Now {
+        let unix = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+        // A wall clock before 1970 is no clock; seqs and timestamps stay valid with zero.
+        let wall_ns = unix.map_or(0, |since| since.as_nanos() as u64);
+        Now {
+            mono: self.start.elapsed(),
+            wall_ns,
+        }
     }
 }

@@ -7,21 +7,20 @@
 //! The push has a separate thread. A shard only answers the question for its figures. The stop of the process waits for the
 //! push, but not for the name of the host: a name is resolved on a thread of its own, because that can take minutes.
 
+use crate::http::memory_fields;
 use crate::process::Info;
 use crate::shard::http_broker;
 use crate::shard::mail::Post;
-use engine_rules::stats::StatsFilter;
+use engine_rules::stats::{ChannelStats, LatencyStats, StatsFilter, StatsSnapshot, TopicStats};
 use futures_lite::future::block_on;
 use program::{log_error, log_info};
+use std::fmt::Display;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
 use std::sync::mpsc::{Receiver, Sender};
 use std::thread::{Builder, JoinHandle};
 use std::time::{Duration, Instant};
-
-mod lines;
-
-use lines::Lines;
+use wire::name::is_ephemeral;
 
 /// The time at the end of each interval in which no datagram is sent.
 const SPREAD_MARGIN: Duration = Duration::from_secs(1);
@@ -184,9 +183,158 @@ fn packets(lines: Vec<String>, bytes_max: usize) -> Vec<String> {
     packets
 }
 
+/// Makes lines, and remembers what was told last.
+struct Lines {
+    prefix: String,
+    has_memory: bool,
+    excludes_ephemeral: bool,
+    /// The last snapshot, sorted.
+    before: StatsSnapshot,
+}
+
+impl Lines {
+    fn new(prefix: String, has_memory: bool, excludes_ephemeral: bool) -> Lines {
+        Lines {
+            prefix,
+            has_memory,
+            excludes_ephemeral,
+            before: StatsSnapshot::default(),
+        }
+    }
+
+    /// The lines of a snapshot that is sorted, in nsqd's order.
+    fn of(&mut self, snapshot: StatsSnapshot) -> Vec<String> {
+        let mut out = Out {
+            prefix: &self.prefix,
+            lines: Vec::new(),
+        };
+        let is_wanted = |name: &str| !self.excludes_ephemeral || !is_ephemeral(name.as_bytes());
+        for topic in &snapshot.topics {
+            if !is_wanted(&topic.topic_name) {
+                continue;
+            }
+            let before = find(&self.before.topics, |t| t.topic_name.cmp(&topic.topic_name));
+            out.topic(topic, before);
+            for channel in &topic.channels {
+                if is_wanted(&channel.channel_name) {
+                    let channels = before.map_or(&[][..], |topic| &topic.channels);
+                    let before = find(channels, |c| c.channel_name.cmp(&channel.channel_name));
+                    out.channel(&topic.topic_name, channel, before);
+                }
+            }
+        }
+        if self.has_memory {
+            for (name, value) in memory_fields(&snapshot.memory) {
+                match name {
+                    // A counter under another name, of a collector that there is not.
+                    "gc_total_runs" => out.counter("mem.gc_runs", value, value),
+                    name => out.gauge(&format!("mem.{name}"), value),
+                }
+            }
+        }
+        let lines = out.lines;
+        self.before = snapshot;
+        lines
+    }
+}
+
+fn find<T>(sorted: &[T], compare: impl FnMut(&T) -> std::cmp::Ordering) -> Option<&T> {
+    let index = sorted.binary_search_by(compare).ok()?;
+    Some(&sorted[index])
+}
+
+/// A counter's name, and how it is read.
+type Counter<T> = (&'static str, fn(&T) -> u64);
+
+struct Out<'a> {
+    prefix: &'a str,
+    lines: Vec<String>,
+}
+
+impl Out<'_> {
+    fn gauge(&mut self, key: &str, value: impl Display) {
+        self.lines.push(format!("{}{key}:{value}|g\n", self.prefix));
+    }
+
+    /// Less than before when the topic or channel was deleted and made again: as in nsqd.
+    fn counter(&mut self, key: &str, value: u64, before: u64) {
+        let change = value.wrapping_sub(before) as i64;
+        self.lines
+            .push(format!("{}{key}:{change}|c\n", self.prefix));
+    }
+
+    fn counters<T>(&mut self, of: &str, now: &T, before: Option<&T>, counters: &[Counter<T>]) {
+        for (name, count) in counters {
+            self.counter(&format!("{of}.{name}"), count(now), before.map_or(0, count));
+        }
+    }
+
+    fn gauges(&mut self, of: &str, gauges: &[(&str, u64)]) {
+        for (name, value) in gauges {
+            self.gauge(&format!("{of}.{name}"), value);
+        }
+    }
+
+    fn topic(&mut self, now: &TopicStats, before: Option<&TopicStats>) {
+        let of = format!("topic.{}", now.topic_name);
+        let counters: [Counter<TopicStats>; 2] = [
+            ("message_count", |topic| topic.message_count),
+            ("message_bytes", |topic| topic.message_bytes),
+        ];
+        self.counters(&of, now, before, &counters);
+        self.gauges(
+            &of,
+            &[
+                ("depth", now.depth),
+                ("backend_depth", now.backend_depth),
+                ("oldest_unfinished_ms", now.oldest_unfinished_ms),
+            ],
+        );
+        if !now.channels.is_empty() {
+            self.latency(&of, &now.e2e_processing_latency);
+        }
+    }
+
+    fn channel(&mut self, topic: &str, now: &ChannelStats, before: Option<&ChannelStats>) {
+        let of = format!("topic.{topic}.channel.{}", now.channel_name);
+        self.counters(
+            &of,
+            now,
+            before,
+            &[("message_count", |channel| channel.message_count)],
+        );
+        self.gauges(
+            &of,
+            &[
+                ("depth", now.depth),
+                ("backend_depth", now.backend_depth),
+                ("in_flight_count", now.in_flight_count),
+                ("deferred_count", now.deferred_count),
+                ("oldest_unfinished_ms", now.oldest_unfinished_ms),
+            ],
+        );
+        let counters: [Counter<ChannelStats>; 2] = [
+            ("requeue_count", |channel| channel.requeue_count),
+            ("timeout_count", |channel| channel.timeout_count),
+        ];
+        self.counters(&of, now, before, &counters);
+        self.gauges(&of, &[("clients", now.client_count)]);
+        self.latency(&of, &now.e2e_processing_latency);
+    }
+
+    fn latency(&mut self, of: &str, latency: &LatencyStats) {
+        for percentile in &latency.percentiles {
+            let percent = percentile.quantile * 100.0;
+            let key = format!("{of}.e2e_processing_latency_{percent:.0}");
+            self.gauge(&key, percentile.value as i64);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine_rules::stats::Percentile;
 
     #[test]
     fn lines_are_never_split() {
@@ -201,5 +349,118 @@ mod tests {
         assert_eq!(sizes(&[4, 5, 4], 8), [4, 5, 4]);
         assert_eq!(sizes(&[20, 3, 20, 3, 3], 8), [20, 3, 20, 6]);
         assert_eq!(sizes(&[], 8), [0; 0]);
+    }
+
+    fn snapshot(count: u64) -> StatsSnapshot {
+        let latency = LatencyStats {
+            count: 3,
+            percentiles: [1.0, 0.999, 0.95, 0.505, 0.5]
+                .map(|quantile| Percentile {
+                    quantile,
+                    value: 250_284_077.9,
+                })
+                .into(),
+        };
+        let channel = |name: &str| ChannelStats {
+            channel_name: name.to_owned(),
+            message_count: count,
+            requeue_count: 1,
+            deferred_count: 1,
+            client_count: 2,
+            e2e_processing_latency: latency.clone(),
+            ..ChannelStats::default()
+        };
+        let topic = |name: &str, channels| TopicStats {
+            topic_name: name.to_owned(),
+            channels,
+            depth: 7,
+            message_count: count,
+            message_bytes: 6 * count,
+            e2e_processing_latency: latency.clone(),
+            ..TopicStats::default()
+        };
+        StatsSnapshot {
+            topics: vec![
+                topic("a.b-c_d", Vec::new()),
+                topic("orders", vec![channel("billing"), channel("tmp#ephemeral")]),
+                topic("z#ephemeral", Vec::new()),
+            ],
+            ..StatsSnapshot::default()
+        }
+    }
+
+    #[test]
+    fn keys_in_nsqds_order() {
+        let mut lines = Lines::new("nsq.h.".to_owned(), true, true);
+        let expected = "\
+nsq.h.topic.a.b-c_d.message_count:4|c
+nsq.h.topic.a.b-c_d.message_bytes:24|c
+nsq.h.topic.a.b-c_d.depth:7|g
+nsq.h.topic.a.b-c_d.backend_depth:0|g
+nsq.h.topic.a.b-c_d.oldest_unfinished_ms:0|g
+nsq.h.topic.orders.message_count:4|c
+nsq.h.topic.orders.message_bytes:24|c
+nsq.h.topic.orders.depth:7|g
+nsq.h.topic.orders.backend_depth:0|g
+nsq.h.topic.orders.oldest_unfinished_ms:0|g
+nsq.h.topic.orders.e2e_processing_latency_100:250284077|g
+nsq.h.topic.orders.e2e_processing_latency_100:250284077|g
+nsq.h.topic.orders.e2e_processing_latency_95:250284077|g
+nsq.h.topic.orders.e2e_processing_latency_50:250284077|g
+nsq.h.topic.orders.e2e_processing_latency_50:250284077|g
+nsq.h.topic.orders.channel.billing.message_count:4|c
+nsq.h.topic.orders.channel.billing.depth:0|g
+nsq.h.topic.orders.channel.billing.backend_depth:0|g
+nsq.h.topic.orders.channel.billing.in_flight_count:0|g
+nsq.h.topic.orders.channel.billing.deferred_count:1|g
+nsq.h.topic.orders.channel.billing.oldest_unfinished_ms:0|g
+nsq.h.topic.orders.channel.billing.requeue_count:1|c
+nsq.h.topic.orders.channel.billing.timeout_count:0|c
+nsq.h.topic.orders.channel.billing.clients:2|g
+nsq.h.topic.orders.channel.billing.e2e_processing_latency_100:250284077|g
+nsq.h.topic.orders.channel.billing.e2e_processing_latency_100:250284077|g
+nsq.h.topic.orders.channel.billing.e2e_processing_latency_95:250284077|g
+nsq.h.topic.orders.channel.billing.e2e_processing_latency_50:250284077|g
+nsq.h.topic.orders.channel.billing.e2e_processing_latency_50:250284077|g
+nsq.h.mem.heap_objects:0|g
+nsq.h.mem.heap_idle_bytes:0|g
+nsq.h.mem.heap_in_use_bytes:0|g
+nsq.h.mem.heap_released_bytes:0|g
+nsq.h.mem.gc_pause_usec_100:0|g
+nsq.h.mem.gc_pause_usec_99:0|g
+nsq.h.mem.gc_pause_usec_95:0|g
+nsq.h.mem.next_gc_bytes:0|g
+nsq.h.mem.gc_runs:0|c
+";
+        assert_eq!(lines.of(snapshot(4)).concat(), expected);
+    }
+
+    #[test]
+    fn counters_tell_what_was_added() {
+        let mut lines = Lines::new(String::new(), false, false);
+        let counted = |lines: Vec<String>| -> Vec<String> {
+            let is_wanted = |line: &&String| line.contains("orders") && line.contains("count:");
+            let is_counter = |line: &&String| line.ends_with("|c\n");
+            lines
+                .iter()
+                .filter(is_wanted)
+                .filter(is_counter)
+                .map(|line| line.rsplit(':').next().unwrap().trim().to_owned())
+                .collect()
+        };
+        let first = lines.of(snapshot(4));
+        assert!(first.iter().any(|line| line.contains("z#ephemeral")));
+        assert_eq!(
+            counted(first),
+            ["4|c", "4|c", "1|c", "0|c", "4|c", "1|c", "0|c"]
+        );
+        let second = counted(lines.of(snapshot(10)));
+        assert_eq!(second, ["6|c", "6|c", "0|c", "0|c", "6|c", "0|c", "0|c"]);
+        // Deleted and made again in between.
+        let third = counted(lines.of(snapshot(9)));
+        assert_eq!(third[0], "-1|c");
+        // Gone, and there again: counted from nothing.
+        lines.of(StatsSnapshot::default());
+        assert_eq!(counted(lines.of(snapshot(2)))[0], "2|c");
     }
 }

@@ -80,13 +80,7 @@ pub(crate) fn http_settings(config: &Config) -> Result<HttpSettings, String> {
     let tls = match config.tls_root_ca_file.as_str() {
         "" => HttpTls::System { only_tls13 },
         path => {
-            let client = authorities(Path::new(path)).and_then(|roots| {
-                client_config(&ClientTls {
-                    authorities: Some(roots),
-                    cert_and_key: None,
-                    only_tls13,
-                })
-            });
+            let client = client(config, path, false);
             let failed =
                 |error: ConfigError| format!("--tls-root-ca-file {path} - {}", error_text(&error));
             HttpTls::Config(client.map_err(failed)?)
@@ -97,6 +91,20 @@ pub(crate) fn http_settings(config: &Config) -> Result<HttpSettings, String> {
         request_timeout: config.http_request_timeout,
         idle_connections_max: 0,
         tls,
+    })
+}
+
+/// Returns the TLS towards servers that the authorities of a file have signed. `shows_certificate`: the node shows its own.
+fn client(
+    config: &Config,
+    authorities_file: &str,
+    shows_certificate: bool,
+) -> Result<Arc<ClientConfig>, ConfigError> {
+    let own = (Path::new(&config.tls_cert), Path::new(&config.tls_key));
+    client_config(&ClientTls {
+        authorities: Some(authorities(Path::new(authorities_file))?),
+        cert_and_key: shows_certificate.then_some(own),
+        only_tls13: config.tls_min_version == TlsVersion::V13,
     })
 }
 
@@ -122,14 +130,7 @@ pub(crate) fn lookup_settings(
     if path.is_empty() {
         return Ok(LookupSettings { http, tls: None });
     }
-    let own = (Path::new(&config.tls_cert), Path::new(&config.tls_key));
-    let client = authorities(Path::new(path)).and_then(|roots| {
-        client_config(&ClientTls {
-            authorities: Some(roots),
-            cert_and_key: config.has_certificate().then_some(own),
-            only_tls13: config.tls_min_version == TlsVersion::V13,
-        })
-    });
+    let client = client(config, path, config.has_certificate());
     let tls = client.map_err(|error| {
         let why = error_text(&error);
         format!("failed to build TLS config for nsqlookupd - {why}")

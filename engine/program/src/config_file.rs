@@ -31,6 +31,14 @@ pub(crate) enum FileError {
     Error(String),
 }
 
+impl FileError {
+    /// Returns the text, whatever the level.
+    pub(crate) fn into_why(self) -> String {
+        let (FileError::Fatal(why) | FileError::Error(why)) = self;
+        why
+    }
+}
+
 impl File {
     /// Reads a file and checks its words. Like NSQ's programs, checks a word even if a flag
     /// overrules it.

@@ -3,12 +3,11 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::flag_value::FlagValue;
 use crate::go_value;
-use crate::log::{Format, Level, UnknownLevel};
-use crate::value::{BadValue, Value, choice};
+use crate::log::{Format, Level};
+use crate::value::{BadValue, FlagValue, Value, choice};
 
-pub use crate::kind::{Kind, Words};
+pub use crate::value::{Kind, Words};
 
 /// One row of a program's table of flags.
 #[derive(Clone, Copy, Debug)]
@@ -234,7 +233,7 @@ impl Flag {
             Kind::Level => text
                 .parse()
                 .map(Value::Level)
-                .map_err(|why: UnknownLevel| refuse(&why)),
+                .map_err(|why: String| refuse(&why)),
             Kind::Integer(..) => go_value::parse_int(text)
                 .map(Value::Integer)
                 .map_err(|why| refuse(&why)),

@@ -64,11 +64,8 @@ mod command_line;
 mod config_file;
 pub mod flag;
 mod flag_set;
-mod flag_value;
-mod given_keys;
 pub mod http;
 pub mod http_client;
-mod kind;
 #[cfg(feature = "listener")]
 pub mod listener;
 pub mod local_time;
@@ -80,18 +77,15 @@ mod program;
 pub mod stop;
 pub mod tcp_address;
 pub mod tcp_socket;
-mod threads;
 pub mod tls;
 mod value;
 pub mod version;
 
 pub use flag_set::{FlagSet, count_flags, join_flags};
-pub use flag_value::FlagValue;
-pub use given_keys::{GivenKey, GivenKeys};
-pub use options::Options;
+pub use options::{GivenKey, GivenKeys, Options};
 pub use program::{Exit, Program, page_with_table};
-pub use threads::thread_refused;
-pub use value::Value;
+pub use value::{FlagValue, Value};
+use wire::go_error::system_text;
 /// Values in Go's syntax, which flags, files and answers share.
 pub use wire::go_value;
 
@@ -101,4 +95,28 @@ pub fn hostname() -> String {
         .nodename()
         .to_string_lossy()
         .into_owned()
+}
+
+/// Returns the reason for which a program ends whose thread the system refuses, and what to do. `thread` is, for example, "the log's thread".
+pub fn thread_refused(thread: &str, error: &std::io::Error) -> String {
+    format!(
+        "cannot start {thread}: {} - raise the limit on processes and threads (ulimit -u; systemd: TasksMax=; docker: \
+         --pids-limit)",
+        system_text(error)
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io;
+
+    /// The text ended with an error of the system in the words of a library.
+    #[test]
+    fn the_text_says_what_to_do() {
+        let error = io::Error::from_raw_os_error(11);
+        let text = thread_refused("the log's thread", &error);
+        let begin = "cannot start the log's thread: resource temporarily unavailable - raise the limit on processes";
+        assert!(text.starts_with(begin), "{text}");
+    }
 }

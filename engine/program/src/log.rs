@@ -33,7 +33,7 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, SyncSender, TrySendError
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
-pub use level::{Level, UnknownLevel};
+pub use level::Level;
 pub use line::{Format, Style};
 use line::{Line, prefix_default};
 pub(crate) use line::{bare_line, fatal_line};

@@ -8,12 +8,10 @@
 //! topics: the programs have the names of their metrics.
 
 mod process;
-mod table;
 
 use std::fmt::{self, Write as _};
 
 pub use process::{PROCESS, append_process};
-pub use table::{page_with_table, table};
 
 /// Bytes of a part of an answer. Copying a part into the output of a connection takes some 10 µs.
 const PART_BYTES: usize = 64 * 1024;
@@ -298,16 +296,7 @@ impl Exposition {
         }
     }
 
-    /// Takes the parts that are complete, and the one that is not.
-    pub fn take_parts(&mut self) -> Vec<String> {
-        let mut parts = std::mem::take(&mut self.parts);
-        if !self.part.is_empty() {
-            parts.push(std::mem::take(&mut self.part));
-        }
-        parts
-    }
-
-    /// Ends the text, and returns the parts that were not taken or received.
+    /// Ends the text, and returns the parts that were not received.
     pub fn end(mut self) -> Vec<String> {
         if self.format == Format::OpenMetrics {
             self.part.push_str("# EOF\n");
@@ -368,6 +357,34 @@ pub fn push_label(labels: &mut String, name: &str, value: &str) {
         }
     }
     labels.push('"');
+}
+
+/// Returns the table of metrics with the names of their labels.
+#[must_use]
+pub fn table(families: &[(Family, &str)]) -> String {
+    let mut table = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
+    for (family, labels) in families {
+        let (name, help) = (family.name, family.help);
+        let kind = family.kind.word();
+        // Writing to memory does not fail.
+        let _ = writeln!(table, "| `{name}` | {kind} | {labels} | {help} |");
+    }
+    table
+}
+
+/// Returns the page with another table between `<!-- title -->` and `<!-- end of title -->`.
+///
+/// # Panics
+/// If the page lacks one of these lines.
+#[must_use]
+pub fn page_with_table(page: &str, title: &str, table: &str) -> String {
+    let (start, end) = (
+        format!("<!-- {title} -->\n"),
+        format!("<!-- end of {title} -->"),
+    );
+    let (before, rest) = page.split_once(&start).expect("the mark is there");
+    let (_, after) = rest.split_once(&end).expect("the end mark is there");
+    format!("{before}{start}{table}{end}{after}")
 }
 
 #[cfg(test)]

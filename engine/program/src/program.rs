@@ -8,6 +8,7 @@ use crate::flag::{DefaultValue, Flag, Kind};
 use crate::flag_set::FlagSet;
 use crate::go_value;
 use crate::log;
+use crate::metrics;
 
 /// A program with its command line.
 #[derive(Debug)]
@@ -144,14 +145,7 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
 /// # Panics
 /// The page lacks the marks.
 pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
-    let (begin, end) = (
-        format!("<!-- {name} -->\n"),
-        format!("<!-- end of {name} -->\n"),
-    );
-    let (before, rest) = page.split_once(&begin).expect("the mark is there");
-    let (_, after) = rest.split_once(&end).expect("the end mark is there");
-    let rows = markdown_table(flags);
-    format!("{before}{begin}{rows}{end}{after}")
+    metrics::page_with_table(page, name, &markdown_table(flags))
 }
 
 /// Returns a table of flags in Markdown. Without any key, the table has no column for keys.

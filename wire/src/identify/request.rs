@@ -9,7 +9,7 @@
 //! | half a surrogate pair in an escape becomes U+FFFD | error | the same |
 //! | keys match whatever their case | exactly | [`fold`] |
 //! | the last of equal keys wins | error, in a struct | keys are visited one by one |
-//! | `null` changes nothing | error, unless `Option` | [`Target::set`] |
+//! | `null` changes nothing | error, unless `Option` | [`IdentifyRequest::set`] |
 //! | `-0` is an integer, `1e3` and `-0.0` are not | `-0` is not | integers are read from their text |
 //!
 //! Go rejects values nested deeper than 10000. Here unknown values may have any depth, because the
@@ -17,6 +17,7 @@
 
 use std::borrow::Cow;
 use std::fmt;
+use std::str::FromStr;
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
@@ -56,68 +57,54 @@ impl<'de> Visitor<'de> for RequestVisitor {
         let mut request = IdentifyRequest::default();
         while let Some(key) = map.next_key::<String>()? {
             let value = map.next_value::<&RawValue>()?.get();
-            if let Some(mut target) = Target::of(&mut request, &fold(&key)) {
-                target.set(value).map_err(A::Error::custom)?;
-            }
+            request.set(&fold(&key), value).map_err(A::Error::custom)?;
         }
         Ok(Request(request))
     }
 }
 
-/// The field that a key names.
-enum Target<'r> {
-    Text(&'r mut String),
-    Bool(&'r mut bool),
-    I64(&'r mut i64),
-    I32(&'r mut i32),
-}
-
-impl<'r> Target<'r> {
-    /// Returns the field for a key, or `None` for an unknown key. Unknown keys include `short_id`
-    /// and `long_id`, which old clients send.
-    fn of(request: &'r mut IdentifyRequest, folded_key: &str) -> Option<Target<'r>> {
-        Some(match folded_key {
-            "client_id" => Target::Text(&mut request.client_id),
-            "hostname" => Target::Text(&mut request.hostname),
-            "user_agent" => Target::Text(&mut request.user_agent),
-            "feature_negotiation" => Target::Bool(&mut request.feature_negotiation),
-            "tls_v1" => Target::Bool(&mut request.tls_v1),
-            "snappy" => Target::Bool(&mut request.snappy),
-            "deflate" => Target::Bool(&mut request.deflate),
-            "heartbeat_interval" => Target::I64(&mut request.heartbeat_interval),
-            "output_buffer_timeout" => Target::I64(&mut request.output_buffer_timeout),
-            "output_buffer_size" => Target::I64(&mut request.output_buffer_size),
-            "msg_timeout" => Target::I64(&mut request.msg_timeout),
-            "deflate_level" => Target::I64(&mut request.deflate_level),
-            "sample_rate" => Target::I32(&mut request.sample_rate),
-            "topology_region" => Target::Text(&mut request.topology_region),
-            "topology_zone" => Target::Text(&mut request.topology_zone),
-            "req_uncounted" => Target::Bool(&mut request.req_uncounted),
-            "publisher_id" => Target::Text(&mut request.publisher_id),
-            _ => return None,
-        })
-    }
-
-    /// Stores a value given as JSON text. The grammar of the text has been checked.
-    fn set(&mut self, json: &str) -> Result<(), serde_json::Error> {
+impl IdentifyRequest {
+    /// Stores a value, given as JSON text, in the field that a key names. The grammar of the text has been checked. Unknown
+    /// keys include `short_id` and `long_id`, which old clients send.
+    fn set(&mut self, folded_key: &str, json: &str) -> Result<(), serde_json::Error> {
         if json == "null" {
             return Ok(());
         }
-        match self {
-            Target::Text(text) => **text = cut(serde_json::from_str(json)?),
-            Target::Bool(bool) => **bool = serde_json::from_str(json)?,
-            Target::I64(number) => **number = json.parse().map_err(serde_json::Error::custom)?,
-            Target::I32(number) => **number = json.parse().map_err(serde_json::Error::custom)?,
+        match folded_key {
+            "client_id" => self.client_id = text(json)?,
+            "hostname" => self.hostname = text(json)?,
+            "user_agent" => self.user_agent = text(json)?,
+            "feature_negotiation" => self.feature_negotiation = serde_json::from_str(json)?,
+            "tls_v1" => self.tls_v1 = serde_json::from_str(json)?,
+            "snappy" => self.snappy = serde_json::from_str(json)?,
+            "deflate" => self.deflate = serde_json::from_str(json)?,
+            "heartbeat_interval" => self.heartbeat_interval = integer(json)?,
+            "output_buffer_timeout" => self.output_buffer_timeout = integer(json)?,
+            "output_buffer_size" => self.output_buffer_size = integer(json)?,
+            "msg_timeout" => self.msg_timeout = integer(json)?,
+            "deflate_level" => self.deflate_level = integer(json)?,
+            "sample_rate" => self.sample_rate = integer(json)?,
+            "topology_region" => self.topology_region = text(json)?,
+            "topology_zone" => self.topology_zone = text(json)?,
+            "req_uncounted" => self.req_uncounted = serde_json::from_str(json)?,
+            "publisher_id" => self.publisher_id = text(json)?,
+            _ => {}
         }
         Ok(())
     }
 }
 
-/// Cuts a text to [`IDENTIFY_TEXT_BYTES_MAX`]: the broker keeps the text as long as its connection.
-fn cut(mut text: String) -> String {
+/// Reads an integer from its text, as Go does: serde_json takes `-0` for a float.
+fn integer<T: FromStr<Err: fmt::Display>>(json: &str) -> Result<T, serde_json::Error> {
+    json.parse().map_err(serde_json::Error::custom)
+}
+
+/// Reads a text, and cuts it to [`IDENTIFY_TEXT_BYTES_MAX`]: the broker keeps the text as long as its connection.
+fn text(json: &str) -> Result<String, serde_json::Error> {
+    let mut text: String = serde_json::from_str(json)?;
     text.truncate(text.floor_char_boundary(IDENTIFY_TEXT_BYTES_MAX));
     text.shrink_to_fit();
-    text
+    Ok(text)
 }
 
 /// Returns the same JSON with U+FFFD for each part that Go reads as an invalid character.

@@ -4,74 +4,35 @@ use std::io::IoSlice;
 
 use crate::{Room, UpgradeError};
 
-/// The TLS of a build without the feature `tls`.
-#[cfg(not(feature = "tls"))]
-#[derive(Debug)]
-pub(crate) enum Tls {}
+/// Declares a type without values, with its functions.
+macro_rules! absent {
+    ($type:ident { $(fn $function:ident($receiver:ty $(, $argument:ty)*) $(-> $result:ty)?;)* }) => {
+        #[derive(Debug)]
+        pub(crate) enum $type {}
 
-#[cfg(not(feature = "tls"))]
-impl Tls {
-    pub(crate) fn is_handshaking(&self) -> bool {
-        match *self {}
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        match *self {}
-    }
-
-    pub(crate) fn session(&self) -> Option<crate::Session> {
-        match *self {}
-    }
-
-    pub(crate) fn encrypt(&mut self, _plain: &[IoSlice<'_>]) -> Result<(), UpgradeError> {
-        match *self {}
-    }
-
-    pub(crate) fn shake_hands(&mut self, _wire: &mut &[u8]) -> Result<(), UpgradeError> {
-        match *self {}
-    }
-
-    pub(crate) fn decrypt(
-        &mut self,
-        _wire: &mut &[u8],
-        _room: &mut Room<'_>,
-    ) -> Result<(), UpgradeError> {
-        match *self {}
-    }
-
-    pub(crate) fn end(&mut self) {
-        match *self {}
-    }
-
-    pub(crate) fn drain(&mut self, _wire: &mut Vec<u8>) {
-        match *self {}
-    }
+        impl $type {
+            $(pub(crate) fn $function(self: $receiver $(, _: $argument)*) $(-> $result)? {
+                match *self {}
+            })*
+        }
+    };
 }
 
-/// The compression of a build without the feature `compression`.
-#[cfg(not(feature = "compression"))]
-#[derive(Debug)]
-pub(crate) enum Compression {}
+#[cfg(not(feature = "tls"))]
+absent!(Tls {
+    fn is_handshaking(&Self) -> bool;
+    fn has_ended(&Self) -> bool;
+    fn session(&Self) -> Option<crate::Session>;
+    fn encrypt(&mut Self, &[IoSlice<'_>]) -> Result<(), UpgradeError>;
+    fn shake_hands(&mut Self, &mut &[u8]) -> Result<(), UpgradeError>;
+    fn decrypt(&mut Self, &mut &[u8], &mut Room<'_>) -> Result<(), UpgradeError>;
+    fn end(&mut Self);
+    fn drain(&mut Self, &mut Vec<u8>);
+});
 
 #[cfg(not(feature = "compression"))]
-impl Compression {
-    pub(crate) fn compress(
-        &mut self,
-        _plain: &[IoSlice<'_>],
-        _out: &mut Vec<u8>,
-    ) -> Result<(), UpgradeError> {
-        match *self {}
-    }
-
-    pub(crate) fn decompress(
-        &mut self,
-        _input: &mut &[u8],
-        _room: &mut Room<'_>,
-    ) -> Result<(), UpgradeError> {
-        match *self {}
-    }
-
-    pub(crate) fn has_ended(&self) -> bool {
-        match *self {}
-    }
-}
+absent!(Compression {
+    fn compress(&mut Self, &[IoSlice<'_>], &mut Vec<u8>) -> Result<(), UpgradeError>;
+    fn decompress(&mut Self, &mut &[u8], &mut Room<'_>) -> Result<(), UpgradeError>;
+    fn has_ended(&Self) -> bool;
+});

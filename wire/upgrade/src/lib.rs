@@ -27,8 +27,6 @@ mod config;
 #[cfg(feature = "compression")]
 mod deflate;
 mod error;
-mod room;
-mod session;
 #[cfg(feature = "compression")]
 mod snappy;
 #[cfg(feature = "tls")]
@@ -56,11 +54,9 @@ pub use config::{
     system_authorities,
 };
 pub use error::UpgradeError;
-use room::Room;
 /// The types of a TLS configuration and of its certificates.
 #[cfg(feature = "tls")]
 pub use rustls::{ClientConfig, RootCertStore, ServerConfig, pki_types};
-pub use session::Session;
 #[cfg(feature = "tls")]
 use tls::Tls;
 
@@ -316,6 +312,59 @@ impl Upgrades {
         if let Some(tls) = &mut self.tls {
             tls.drain(&mut self.wire);
         }
+    }
+}
+
+/// The parameters that both sides agreed on, in the numbers of the standard.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Session {
+    /// 0x0303 for TLS 1.2, 0x0304 for TLS 1.3.
+    pub version: u16,
+    /// The cipher suite.
+    pub cipher_suite: u16,
+    /// The peer's certificate as it came, or empty if the peer sent none.
+    pub certificate: Vec<u8>,
+}
+
+/// A space to which bytes are appended until it is full.
+#[derive(Debug)]
+struct Room<'a> {
+    bytes: &'a mut [u8],
+    filled: usize,
+}
+
+impl Room<'_> {
+    fn of(bytes: &mut [u8]) -> Room<'_> {
+        Room { bytes, filled: 0 }
+    }
+
+    /// Returns the number of bytes in the space.
+    fn filled(&self) -> usize {
+        self.filled
+    }
+
+    fn is_full(&self) -> bool {
+        self.filled == self.bytes.len()
+    }
+
+    /// Returns the free space.
+    fn left(&mut self) -> &mut [u8] {
+        &mut self.bytes[self.filled..]
+    }
+
+    /// Notes that the first `bytes` of the free space are filled.
+    fn fill(&mut self, bytes: usize) {
+        self.filled += bytes;
+        debug_assert!(self.filled <= self.bytes.len());
+    }
+
+    /// Moves bytes from the front of `from` into the free space until one of them ends.
+    fn take(&mut self, from: &mut &[u8]) {
+        let left = self.left();
+        let (front, behind) = from.split_at(from.len().min(left.len()));
+        left[..front.len()].copy_from_slice(front);
+        self.fill(front.len());
+        *from = behind;
     }
 }
 

@@ -4,26 +4,11 @@
 use program::http::HostNames;
 use program::{go_value, tcp_address};
 
-use super::{Config, NSQD, dead_letter, dedup, required, unclaimed};
+use super::{Config, NSQD, Rules};
 use crate::reactor::Engine;
-use engine_rules::{DeadLetterRules, DedupRules, Required, UnclaimedRules};
-use std::sync::Arc;
 
 /// The bytes of an IDENTIFY of go-nsq and pynsq, about.
 const IDENTIFY_BYTES: u64 = 512;
-
-/// The values of the flags whose entries are rules, for all shards.
-#[derive(Clone)]
-pub struct Rules {
-    /// `--create`
-    pub required: Arc<Required>,
-    /// `--dead-letter`
-    pub dead_letters: Arc<DeadLetterRules>,
-    /// `--unclaimed-messages`
-    pub unclaimed: Arc<UnclaimedRules>,
-    /// `--dedup`
-    pub dedup: Arc<DedupRules>,
-}
 
 impl Config {
     /// nsqd's checks before TLS material is loaded.
@@ -59,12 +44,7 @@ impl Config {
             }
         }
         HostNames::check_flag(&self.allowed_hosts)?;
-        let rules = Rules {
-            required: required::required(&self.create)?.into(),
-            dead_letters: dead_letter::rules(&self.dead_letter)?.into(),
-            unclaimed: unclaimed::unclaimed(&self.unclaimed_messages)?.into(),
-            dedup: dedup::rules(&self.dedup)?.into(),
-        };
+        let rules = Rules::of(self)?;
         for flag in NSQD.all_flags() {
             let is_used = flag.name != "statsd-interval" || !self.statsd_address.is_empty();
             if is_used {
@@ -74,7 +54,7 @@ impl Config {
         Ok(rules)
     }
 
-    /// Returns sentences about values that are allowed, as in nsqd, and with which no client can do its work.
+    /// Returns sentences about values that are allowed, and that have no effect or let no client do its work.
     #[must_use]
     pub fn useless(&self) -> Vec<String> {
         let values = [
@@ -97,6 +77,10 @@ impl Config {
         ];
         let useless = values.iter().filter(|(value, least, _)| value < least);
         let useless = useless.map(|(.., sentence)| (*sentence).to_owned());
+        let cannot_look = Engine::named(&self.io).is_some_and(|engine| !engine.is_io_uring());
+        let look = (cannot_look && self.options.is_given("look"))
+            .then(|| format!("--look has no effect with --io={}", self.io));
+        let useless = useless.chain(look);
         useless.chain(self.doubtful_addresses()).collect()
     }
 

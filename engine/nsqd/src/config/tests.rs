@@ -572,6 +572,20 @@ fn values_in_a_file_are_converted_as_nsqd_converts_them() {
     assert_eq!(config.options.unknown_keys(), ["node_id", "verbose", "x"]);
 }
 
+/// Only a ring looks for answers. A start with epoll took the flag without a word.
+#[test]
+fn a_look_without_a_ring_is_named() {
+    let named = |args: &[&str]| {
+        let args = args.iter().map(|&arg| arg.into());
+        Config::from_args(args).expect("it is allowed").useless()
+    };
+    let text = "--look has no effect with --io=epoll";
+    assert_eq!(named(&["--io=epoll", "--look=20us"]), [text]);
+    for good in [&["--io=epoll"][..], &["--look=20us"]] {
+        assert_eq!(named(good), [""; 0]);
+    }
+}
+
 /// Values that nsqd takes, and with which somebody looks for the cause for a long time.
 #[test]
 fn doubtful_values_are_named() {

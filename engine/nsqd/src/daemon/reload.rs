@@ -12,10 +12,10 @@ impl Daemon {
     pub fn reload(&self) {
         log_info!("SIGHUP: reading the configuration file and the certificates again");
         self.reload_certificates();
-        let Some(path) = self.config.options.config_path() else {
+        let Some(path) = self.config().options.config_path() else {
             return;
         };
-        let read = self.config.reread().and_then(|mut config| {
+        let read = self.config().reread().and_then(|mut config| {
             tls::check_values(&mut config)?;
             Ok(config)
         });
@@ -27,11 +27,11 @@ impl Daemon {
 
     /// Makes new connections use the files as they are now, at the paths with which nsqd has started.
     fn reload_certificates(&self) {
-        let Some(tls) = &self.tls else {
+        let Some(tls) = &self.shared.tls else {
             return;
         };
-        let path = &self.config.tls_cert;
-        match tls::configure(&mut Config::clone(&self.config)) {
+        let path = &self.config().tls_cert;
+        match tls::configure(&mut self.config().clone()) {
             Ok(Some(read)) => {
                 tls.set(read);
                 log_info!("SIGHUP: new connections get the certificate that is in {path} now");
@@ -57,8 +57,12 @@ impl Daemon {
         for (flag, key, new) in config.options.keys() {
             let now = match key.as_str() {
                 LOG_LEVEL => Value::Level(level_before),
-                LOOKUPD_ADDRESSES => self.lookup.addresses().map_or(Value::NoList, Value::List),
-                _ => self.config.options.value(flag.name).clone(),
+                LOOKUPD_ADDRESSES => self
+                    .shared
+                    .lookup
+                    .addresses()
+                    .map_or(Value::NoList, Value::List),
+                _ => self.config().options.value(flag.name).clone(),
             };
             if new.means(&now) {
                 continue;
@@ -70,8 +74,8 @@ impl Daemon {
                     log_info!("SIGHUP: {key} took effect: {new}, before {now}");
                 }
                 LOOKUPD_ADDRESSES => {
-                    self.lookup
-                        .set_addresses(config.lookupd_tcp_addresses.clone());
+                    let addresses = config.lookupd_tcp_addresses.clone();
+                    self.shared.lookup.set_addresses(addresses);
                     log_info!("SIGHUP: {key} took effect: {new}, before {now}");
                 }
                 _ => log_warn!("SIGHUP: {key} needs a restart: {new}, until then {now}"),

@@ -1,16 +1,16 @@
 //! The thread of a shard: from its start to its end.
 
+use super::recovery::StoredTopics;
+#[cfg(target_os = "linux")]
+use super::scheduler_slice;
+use super::{options, recovery};
 use crate::config::{Config, Rules};
 use crate::net::address::{Addresses, ListenAddress};
 use crate::net::listener::Listener;
-use crate::reactor::Engine;
-use crate::recovery::StoredTopics;
-#[cfg(target_os = "linux")]
-use crate::scheduler_slice;
+use crate::reactor::{self, Engine};
 use crate::shard::mail::Inbox;
 use crate::shard::storage::Storage;
 use crate::shard::{Shard, Shared, connection, http_server};
-use crate::{options, reactor, recovery};
 use core_affinity::CoreId;
 use diskq::DataPath;
 use engine_rules::ShardId;
@@ -76,49 +76,41 @@ impl ShardThread {
 
     /// Starts the shard, reports how the start went, and serves until the shard is told to stop.
     async fn run(self, started: mpsc::Sender<Result<(), String>>, stopped: oneshot::Receiver<()>) {
-        let ShardThread {
-            plan:
-                Plan {
-                    addresses,
-                    shard_count,
-                    seed,
-                    data_path,
-                    rules,
-                    shared,
-                    ..
-                },
-            id,
-            inbox,
-            stored,
-            storage,
-        } = self;
-        let config = &shared.info.config;
+        let config = &self.plan.shared.info.config;
         reactor::look_for(config.look);
-        let options = options::broker_options(config, rules, id, shard_count, seed);
-        let broker = recovery::restore(options, &data_path, shared.clock, stored.topics);
+        let Plan {
+            shard_count, seed, ..
+        } = self.plan;
+        let options = options::broker_options(config, self.plan.rules, self.id, shard_count, seed);
+        let (path, clock) = (&self.plan.data_path, self.plan.shared.clock);
+        let broker = recovery::restore(options, path, clock, self.stored.topics);
+        let shared = self.plan.shared;
         shared.lookup.announce(broker.changes_so_far());
-        let shard = Shard::new(id, shared, broker, storage, stored.tombstones);
+        let shard = Shard::new(
+            self.id,
+            shared,
+            broker,
+            self.storage,
+            self.stored.tombstones,
+        );
         let open = |address: &ListenAddress| {
             Listener::open(address).map_err(|error| listen_failed(address, &error))
         };
+        let addresses = &self.plan.addresses;
         let listeners = || {
-            let tcp = addresses.of_nsq_clients().map(open);
-            let http = addresses.of_http_clients().map(open);
-            let https = addresses.https.as_ref().map(open).transpose()?;
-            Ok((
-                tcp.collect::<Result<Vec<_>, String>>()?,
-                http.collect::<Result<Vec<_>, String>>()?,
-                https,
-            ))
+            let tcp: Result<Vec<_>, String> = addresses.of_nsq_clients().map(open).collect();
+            let http: Result<Vec<_>, String> = addresses.of_http_clients().map(open).collect();
+            let https = addresses.https.as_ref().map(open).transpose();
+            Ok((tcp?, http?, https?))
         };
         let (tcp, http, https) = match listeners() {
             Ok(listeners) => listeners,
             Err(error) => return report(&started, Err(error)),
         };
         shard.with_broker(|broker, now, out| broker.make_all_required(now, out));
-        shard.start(inbox);
+        shard.start(self.inbox);
         // A failure was logged and is tried again. The logs count more than nsqd.dat anyway.
-        let _ = shard.persist_metadata().await;
+        shard.persist_metadata().await;
         let mut tasks = Vec::new();
         for tcp in tcp {
             tasks.push(reactor::spawn(connection::serve(shard.clone(), tcp)));

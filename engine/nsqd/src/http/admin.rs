@@ -1,13 +1,25 @@
-//! `/topic/*` and `/channel/*`. The words for a bad topic name differ from endpoint to endpoint;
+//! `/topic/*` and `/channel/*`: an operator's actions. The words for a bad topic name differ from endpoint to endpoint;
 //! nsqadmin and scripts have learned them.
 
-use wire::name::is_valid_name;
+use std::ops::RangeInclusive;
+use std::time::Duration;
 
-use super::{AdminError, Broker, CHANNEL_NOT_FOUND, Command, EXITING, TOPIC_NOT_FOUND, refusal};
-use engine_rules::NoUndo;
+use super::{AdminError, Broker, CHANNEL_NOT_FOUND, EXITING, TOPIC_NOT_FOUND};
+use engine_rules::{NoUndo, PAUSE_TIME_MAX, Pause, UNDO_TIME_MAX};
 use http::StatusCode;
+use program::go_value;
 use program::http::{Failure, Query, Reply};
 use program::log_error;
+use wire::name::is_valid_name;
+
+/// The time of a pause with `for`.
+const PAUSE: RangeInclusive<Duration> = Duration::from_secs(1)..=PAUSE_TIME_MAX;
+/// The time of an `undo`.
+const UNDO: RangeInclusive<Duration> = Duration::from_secs(1)..=UNDO_TIME_MAX;
+/// Characters of a `note`.
+const CHARS_OF_NOTE_MAX: usize = 200;
+/// Characters of a name in `by`.
+const CHARS_OF_NAME_MAX: usize = 64;
 
 /// An action of `/topic/*` on a topic, or of `/channel/*` on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,6 +38,23 @@ pub enum Action {
     Unpause,
 }
 
+/// An [`Action`] with the parameters of its request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Command {
+    /// [`Action::Create`]
+    Create,
+    /// [`Action::Delete`]
+    Delete,
+    /// [`Action::Empty`]. With a time, the messages can be brought back so long.
+    Empty(Option<Duration>),
+    /// [`Action::Unempty`]
+    Unempty,
+    /// [`Action::Pause`]
+    Pause(Pause),
+    /// [`Action::Unpause`]
+    Unpause,
+}
+
 /// Answers `/topic/*`.
 pub(super) async fn change_topic<B: Broker>(
     broker: &B,
@@ -37,11 +66,7 @@ pub(super) async fn change_topic<B: Broker>(
         Action::Delete | Action::Pause | Action::Unpause | Action::Unempty => TOPIC_NOT_FOUND,
     };
     let topic = topic_of(query, invalid)?;
-    let command = match Command::from_query(action, query) {
-        Ok(command) => command,
-        Err(bad) => return Ok(bad.into_reply()),
-    };
-    answer(broker.administer(topic, None, command).await)
+    change(broker, topic, None, Command::from_query(action, query)?).await
 }
 
 /// Answers `/channel/*`.
@@ -51,28 +76,83 @@ pub(super) async fn change_channel<B: Broker>(
     query: &Query<'_>,
 ) -> Result<Reply, Failure> {
     let topic = topic_of(query, Failure::bad("INVALID_ARG_TOPIC"))?;
-    let channel = query.get("channel");
-    let channel = channel.ok_or(Failure::bad("MISSING_ARG_CHANNEL"))?;
-    if !is_valid_name(channel.as_bytes()) {
-        return Err(Failure::bad("INVALID_ARG_CHANNEL"));
-    }
-    let command = match Command::from_query(action, query) {
-        Ok(command) => command,
-        Err(bad) => return Ok(bad.into_reply()),
-    };
-    answer(broker.administer(topic, Some(channel), command).await)
+    let channel = Some(channel_of(query)?);
+    change(broker, topic, channel, Command::from_query(action, query)?).await
 }
 
-fn answer(done: Result<(), AdminError>) -> Result<Reply, Failure> {
-    match done {
-        Ok(()) => Ok(Reply::text("")),
-        Err(AdminError::NoUndo(why)) => Ok(undo_refusal(why)),
-        Err(error) => Err(failure_of(error)),
+async fn change<B: Broker>(
+    broker: &B,
+    topic: &str,
+    channel: Option<&str>,
+    command: Command,
+) -> Result<Reply, Failure> {
+    let done = broker.administer(topic, channel, command).await;
+    done.map(|()| Reply::text("")).map_err(failure_of)
+}
+
+impl Command {
+    /// Reads the parameters of an action. nsqd has none of them, so requests without them mean what they mean to nsqd.
+    fn from_query(action: Action, query: &Query<'_>) -> Result<Command, Failure> {
+        Ok(match action {
+            Action::Create => Command::Create,
+            Action::Delete => Command::Delete,
+            Action::Empty => Command::Empty(undo_of(query)?),
+            Action::Unempty => Command::Unempty,
+            Action::Pause => Command::Pause(pause_of(query)?),
+            Action::Unpause => Command::Unpause,
+        })
     }
 }
 
-/// Returns the answer to a command whose undo is not possible.
-fn undo_refusal(why: NoUndo) -> Reply {
+fn pause_of(query: &Query<'_>) -> Result<Pause, Failure> {
+    let bad = |code, reason: &'static str| Failure::bad(code).because(reason);
+    let length = query.get("for").map(|text| duration(text, &PAUSE));
+    if length == Some(None) {
+        return Err(bad(
+            "INVALID_FOR",
+            "for is a duration such as 90s or 1h30m, from 1s to 720h; a pause without for has no end",
+        ));
+    }
+    let note = text_of(query, "note", CHARS_OF_NOTE_MAX).ok_or_else(|| {
+        let reason = "note has at most 200 characters and no control characters";
+        bad("INVALID_NOTE", reason)
+    })?;
+    let by = text_of(query, "by", CHARS_OF_NAME_MAX).ok_or_else(|| {
+        let reason = "by is a name of at most 64 characters without control characters";
+        bad("INVALID_BY", reason)
+    })?;
+    Ok(Pause {
+        length: length.flatten(),
+        note,
+        by,
+    })
+}
+
+fn undo_of(query: &Query<'_>) -> Result<Option<Duration>, Failure> {
+    let undo = query.get("undo").map(|text| duration(text, &UNDO));
+    if undo == Some(None) {
+        return Err(Failure::bad("INVALID_UNDO").because(
+            "undo is a duration such as 90s or 1h30m, from 1s to 24h; without undo, the messages are gone",
+        ));
+    }
+    Ok(undo.flatten())
+}
+
+/// Parses a duration in Go's form. `None`: the text is no duration, or the duration is not in the range.
+fn duration(text: &str, range: &RangeInclusive<Duration>) -> Option<Duration> {
+    go_value::duration(text).filter(|it| range.contains(it))
+}
+
+/// Returns a parameter, or an empty text if the request has none. `None`: the text is too long or has control
+/// characters.
+fn text_of(query: &Query<'_>, name: &str, chars_max: usize) -> Option<String> {
+    let text = query.get(name).unwrap_or_default();
+    let is_good = text.chars().count() <= chars_max && !text.chars().any(char::is_control);
+    is_good.then(|| text.to_owned())
+}
+
+/// Returns the failure of a command whose undo is not possible.
+fn undo_failure(why: NoUndo) -> Failure {
     let (status, code, reason) = match why {
         NoUndo::NotFound => (
             StatusCode::NOT_FOUND,
@@ -127,7 +207,7 @@ fn undo_refusal(why: NoUndo) -> Reply {
              until that undo has ended",
         ),
     };
-    refusal(status, code, reason)
+    Failure::new(status, code).because(reason)
 }
 
 /// Returns the failure that clients see. The log gets the cause, which clients do not see.
@@ -136,8 +216,7 @@ pub(super) fn failure_of(error: AdminError) -> Failure {
         AdminError::TopicNotFound => TOPIC_NOT_FOUND,
         AdminError::ChannelNotFound => CHANNEL_NOT_FOUND,
         AdminError::Exiting => EXITING,
-        // Only commands with an undo fail like this, and they give the reason.
-        AdminError::NoUndo(_) => Failure::INTERNAL,
+        AdminError::NoUndo(why) => undo_failure(why),
         AdminError::Backend(why) => {
             log_error!("HTTP: request failed - {why}");
             Failure::INTERNAL
@@ -153,5 +232,83 @@ pub(super) fn topic_of<'a>(query: &'a Query<'_>, invalid: Failure) -> Result<&'a
         Ok(topic)
     } else {
         Err(invalid)
+    }
+}
+
+/// Returns the channel that a query names.
+pub(super) fn channel_of<'a>(query: &'a Query<'_>) -> Result<&'a str, Failure> {
+    let channel = query.get("channel");
+    let channel = channel.ok_or(Failure::bad("MISSING_ARG_CHANNEL"))?;
+    if is_valid_name(channel.as_bytes()) {
+        Ok(channel)
+    } else {
+        Err(Failure::bad("INVALID_ARG_CHANNEL"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use program::http::parse_query;
+
+    fn pause(query: &str) -> Result<Pause, &'static str> {
+        let query = parse_query(query).expect("a query");
+        match Command::from_query(Action::Pause, &query) {
+            Ok(Command::Pause(pause)) => Ok(pause),
+            Ok(other) => panic!("a pause, and not {other:?}"),
+            Err(bad) => Err(bad.code),
+        }
+    }
+
+    #[test]
+    fn a_pause_without_parameters_is_that_of_the_original() {
+        assert_eq!(pause("topic=t"), Ok(Pause::default()));
+        assert_eq!(pause("note=&by="), Ok(Pause::default()));
+    }
+
+    #[test]
+    fn an_undo_has_bounds() {
+        let empty = |query: &str| {
+            let query = parse_query(query).expect("a query");
+            Command::from_query(Action::Empty, &query).map_err(|bad| bad.code)
+        };
+        assert_eq!(empty("topic=t"), Ok(Command::Empty(None)));
+        let day = Duration::from_secs(24 * 3600);
+        assert_eq!(empty("undo=24h"), Ok(Command::Empty(Some(day))));
+        for text in ["", "0", "10", "-1m", "999ms", "24h1ms"] {
+            assert_eq!(empty(&format!("undo={text}")), Err("INVALID_UNDO"));
+        }
+    }
+
+    #[test]
+    fn the_parameters_have_bounds() {
+        let secs = |secs| Some(Duration::from_secs(secs));
+        for (text, expected) in [
+            ("1s", secs(1)),
+            ("1h30m", secs(5400)),
+            ("720h", secs(2_592_000)),
+        ] {
+            let length = pause(&format!("for={text}")).map(|pause| pause.length);
+            assert_eq!(length, Ok(expected), "{text}");
+        }
+        for text in [
+            "", "0", "10", "-5s", "999ms", "720h1s", "1d", "10m%20", "9999999h",
+        ] {
+            assert_eq!(pause(&format!("for={text}")), Err("INVALID_FOR"), "{text}");
+        }
+        let long = |character: &str, count| character.repeat(count);
+        // A character may take several bytes.
+        let (note, by) = (long("%C3%A9", 200), long("%C3%A9", 64));
+        let good = pause(&format!("note={note}&by={by}")).expect("within the bounds");
+        assert_eq!((good.note, good.by), (long("é", 200), long("é", 64)));
+        assert_eq!(
+            pause(&format!("note={}", long("x", 201))),
+            Err("INVALID_NOTE")
+        );
+        assert_eq!(pause(&format!("by={}", long("x", 65))), Err("INVALID_BY"));
+        for control in ["%0A", "%00", "%7F", "%C2%85"] {
+            assert_eq!(pause(&format!("note=a{control}")), Err("INVALID_NOTE"));
+            assert_eq!(pause(&format!("by=a{control}")), Err("INVALID_BY"));
+        }
     }
 }

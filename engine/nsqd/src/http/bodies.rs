@@ -24,7 +24,7 @@ pub struct Bodies {
 enum Form {
     /// All bytes are one message.
     One,
-    /// Each line that is not empty is a message.
+    /// Each line that is not empty is a message, without its line feed.
     Lines,
     /// Each message has its size in front, as in an MPUB: a [`Batch`].
     Packed,
@@ -38,27 +38,6 @@ impl Bodies {
             received,
             form: Form::One,
             count: 1,
-        }
-    }
-
-    /// The body of `/mpub` with `count` lines that are not empty. `body_bytes` is the size of these lines without their
-    /// line feeds.
-    fn lines(received: Bytes, count: u32, body_bytes: u64) -> Bodies {
-        Bodies {
-            received,
-            form: Form::Lines,
-            count,
-            body_bytes,
-        }
-    }
-
-    /// The body of a binary `/mpub`: `batch` is a part of `received`.
-    fn packed(received: &Bytes, batch: Batch<'_>) -> Bodies {
-        Bodies {
-            received: received.slice_ref(batch.packed()),
-            form: Form::Packed,
-            count: batch.count(),
-            body_bytes: batch.body_bytes(),
         }
     }
 
@@ -119,7 +98,12 @@ pub(super) fn split_lines(received: Received, limits: MpubLimits) -> Result<Bodi
         rest = behind;
     }
     match received.end {
-        End::Complete => Ok(Bodies::lines(received.bytes, count, body_bytes)),
+        End::Complete => Ok(Bodies {
+            received: received.bytes,
+            form: Form::Lines,
+            count,
+            body_bytes,
+        }),
         End::Broken => Err(Failure::INTERNAL),
         End::OverLimit => Err(Failure::too_large("BODY_TOO_BIG")),
     }
@@ -160,7 +144,12 @@ pub(super) fn split_binary(received: Received, limits: MpubLimits) -> Result<Bod
     };
     let batch = Batch::parse_binary(&received.bytes, &limits)
         .map_err(|error| Failure::too_large(error.as_str()))?;
-    Ok(Bodies::packed(&received.bytes, batch))
+    Ok(Bodies {
+        received: received.bytes.slice_ref(batch.packed()),
+        form: Form::Packed,
+        count: batch.count(),
+        body_bytes: batch.body_bytes(),
+    })
 }
 
 #[cfg(test)]

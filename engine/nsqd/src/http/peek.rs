@@ -7,15 +7,15 @@
 //! ```
 
 mod answer;
-mod filter;
 mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{BUSY, Background, Broker, Busy, refusal};
+use super::{BUSY, Background, Broker, Busy};
 use crate::http::admin::failure_of;
-use answer::{Answer, Missing};
-use engine_rules::{ColdMessage, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame};
+use answer::Answer;
+use engine_rules::{ColdMessage, PeekBudget, PeekQuestion};
+use http::StatusCode;
 use program::http::{Failure, Query, Reply};
 use question::Wanted;
 
@@ -61,20 +61,10 @@ pub(super) async fn peek<B: Broker>(
 ) -> Result<Reply, Failure> {
     let config = &broker.info().config;
     if let Some(reason) = question::prohibition(config) {
-        return Ok(refusal(
-            http::StatusCode::FORBIDDEN,
-            "PEEK_FORBIDDEN",
-            reason,
-        ));
+        let forbidden = Failure::new(StatusCode::FORBIDDEN, "PEEK_FORBIDDEN");
+        return Err(forbidden.because(reason));
     }
-    let wanted = match Wanted::from_query(query, is_of_channel) {
-        Ok(wanted) => wanted,
-        Err(question::Bad::Failure(failure)) => return Err(failure),
-        Err(question::Bad::Argument(code, reason)) => {
-            return Ok(refusal(http::StatusCode::BAD_REQUEST, code, &reason));
-        }
-    };
-    let answer = search(broker, wanted).await?;
+    let answer = search(broker, Wanted::from_query(query, is_of_channel)?).await?;
     Ok(answer.into_reply())
 }
 
@@ -82,59 +72,48 @@ async fn search<B: Broker>(broker: &B, wanted: Wanted) -> Result<Answer, Failure
     let started = Instant::now();
     let mut answer = Answer::new(wanted);
     let mut question = PeekQuestion {
-        topic: answer.wanted().topic.clone(),
-        channel: answer.wanted().channel.clone(),
+        topic: answer.wanted.topic.clone(),
+        channel: answer.wanted.channel.clone(),
         from: answer.from(),
-        place: answer.wanted().place,
+        place: answer.wanted.place,
         budget: SLICE,
     };
     loop {
         question.from = answer.from();
         question.budget = answer.slice_budget(SLICE);
         let slice = broker.peek(&question).await.map_err(failure_of)?;
-        let (back, mut missing) = examine(broker, answer, slice).await?;
-        answer = back;
+        let mut missing;
+        let take = move |answer: &mut Answer, read: &ColdReader| answer.take_slice(slice, read);
+        (answer, missing) = beside(broker, answer, take).await?;
         while !missing.is_empty() {
             // The messages have moved between the look at the log and the read of the file.
             let seqs = missing.iter().map(|(_, message)| message.seq).collect();
             let found = broker.peek_again(&question.topic, seqs, SLICE).await;
             let found = found.map_err(failure_of)?;
             let rest = missing.split_off(found.len());
-            answer = examine_again(broker, answer, missing, found).await?;
+            let take = move |answer: &mut Answer, read: &ColdReader| {
+                answer.take_moved(missing, found, read);
+            };
+            (answer, ()) = beside(broker, answer, take).await?;
             missing = rest;
         }
-        if answer.is_full() || answer.next().is_none() || started.elapsed() >= TIME_MAX {
+        if answer.is_full() || answer.next.is_none() || started.elapsed() >= TIME_MAX {
             return Ok(answer);
         }
-        question.place = answer.next();
+        question.place = answer.next;
     }
 }
 
-/// Has a slice read and searched beside the shards. Also returns the messages that could not be read.
-async fn examine<B: Broker>(
+/// Has a part of the answer read and searched beside the shards.
+async fn beside<B: Broker, R: Send + 'static>(
     broker: &B,
     mut answer: Answer,
-    slice: PeekSlice,
-) -> Result<(Answer, Vec<Missing>), Failure> {
+    act: impl FnOnce(&mut Answer, &ColdReader) -> R + Send + 'static,
+) -> Result<(Answer, R), Failure> {
     let read = broker.cold_reader();
     let job = move || {
-        let missing = answer.take_slice(slice, &read);
-        (answer, missing)
-    };
-    let done = broker.in_background(Background::Peek, job).await;
-    done.map_err(|Busy| BUSY)
-}
-
-async fn examine_again<B: Broker>(
-    broker: &B,
-    mut answer: Answer,
-    missing: Vec<Missing>,
-    found: Vec<PeekedFrame>,
-) -> Result<Answer, Failure> {
-    let read = broker.cold_reader();
-    let job = move || {
-        answer.take_moved(missing, found, &read);
-        answer
+        let result = act(&mut answer, &read);
+        (answer, result)
     };
     let done = broker.in_background(Background::Peek, job).await;
     done.map_err(|Busy| BUSY)

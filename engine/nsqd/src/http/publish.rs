@@ -5,9 +5,8 @@ use std::time::Duration;
 use super::bodies::{MpubLimits, split_binary, split_lines};
 use super::{
     Bodies, Broker, Command, DISK_FULL, DRAINING, EXITING, PublishError, STORAGE_FAILED, admin,
-    refusal,
 };
-use program::http::{End, Failure, Io, Reply, RequestBody, parse_query};
+use program::http::{Failure, Io, Reply, RequestBody, parse_query};
 use program::log::Level;
 use program::{log_repeated, log_warn};
 use wire::origin::{self, Origin};
@@ -20,21 +19,13 @@ pub(super) async fn publish<B: Broker>(
     raw_query: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
-    const TOO_BIG: Failure = Failure::too_large("MSG_TOO_BIG");
+    const TOO_BIG: &str = "MSG_TOO_BIG";
     let bytes_max = broker.info().config.msg_bytes_max;
-    if body
-        .announced_bytes()
-        .is_some_and(|bytes| bytes > bytes_max)
-    {
-        return Err(TOO_BIG);
+    if body.announces_more_than(bytes_max) {
+        return Err(Failure::too_large(TOO_BIG));
     }
-    let received = body.receive_decoded(bytes_max).await?;
-    match received.end {
-        End::Complete => {}
-        End::Broken => return Err(Failure::INTERNAL),
-        End::OverLimit => return Err(TOO_BIG),
-    }
-    if received.bytes.is_empty() {
+    let received = body.receive_decoded(bytes_max).await?.complete(TOO_BIG)?;
+    if received.is_empty() {
         return Err(Failure::bad("MSG_EMPTY"));
     }
     let query = parse_query(raw_query)?;
@@ -45,7 +36,7 @@ pub(super) async fn publish<B: Broker>(
         return Err(Failure::bad("INVALID_DEFER"));
     };
     let origin = parse_origin(query.get("publisher"), query.get("number"), 1)?;
-    hand_over(broker, topic, Bodies::one(received.bytes), defer, origin).await
+    hand_over(broker, topic, Bodies::one(received), defer, origin).await
 }
 
 /// Serves `/mpub`. A body that is announced as too large is refused before anything else. Then the query is judged
@@ -60,10 +51,7 @@ pub(super) async fn publish_many<B: Broker>(
         msg_bytes_max: config.msg_bytes_max,
         body_bytes_max: config.body_bytes_max,
     };
-    if body
-        .announced_bytes()
-        .is_some_and(|bytes| bytes > limits.body_bytes_max)
-    {
+    if body.announces_more_than(limits.body_bytes_max) {
         return Err(Failure::too_large("BODY_TOO_BIG"));
     }
     let query = parse_query(raw_query)?;
@@ -107,21 +95,21 @@ async fn hand_over<B: Broker>(
         Ok(()) => Ok(Reply::text("OK")),
         Err(PublishError::Exiting) => Err(EXITING),
         Err(PublishError::Draining) => Err(DRAINING),
-        Err(PublishError::DiskFull(why)) => Ok(refused(topic, &DISK_FULL, &why)),
-        Err(PublishError::Backend(why)) => Ok(refused(topic, &STORAGE_FAILED, &why)),
+        Err(PublishError::DiskFull(why)) => Err(refused(topic, DISK_FULL, why)),
+        Err(PublishError::Backend(why)) => Err(refused(topic, STORAGE_FAILED, why)),
     }
 }
 
-/// Answers a publish that the topic refuses. In nsqd, this answer is the same as the one of a process that ends. The log
+/// Returns the failure of a publish that the topic refuses. In nsqd, this answer is the same as the one of a process that ends. The log
 /// has an ERROR from the moment when the topic began to refuse, so there are few lines about the single publishes.
-fn refused(topic: &str, failure: &Failure, why: &str) -> Reply {
+fn refused(topic: &str, failure: Failure, why: String) -> Failure {
     let cause = "a publish is refused".to_owned();
     log_repeated!(
         Level::Warn,
         cause,
         "TOPIC({topic}): a publish is refused - {why}"
     );
-    refusal(failure.status, failure.code, why)
+    failure.because(why)
 }
 
 /// Parses the publisher of `count` messages and the number of the first message. Both must be given, or neither.

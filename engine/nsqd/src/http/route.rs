@@ -29,6 +29,18 @@ pub(super) enum Endpoint {
     FreeMemory,
 }
 
+impl Endpoint {
+    /// Returns whether the endpoint gets the parsed query, and makes no use of the body. All other endpoints read what they
+    /// need themselves, in nsqd's order.
+    pub(super) fn reads_only_query(self) -> bool {
+        use Endpoint::{Channel, Metrics, PeekChannel, PeekTopic, Stats, Topic};
+        matches!(
+            self,
+            Stats | Metrics | PeekTopic | PeekChannel | Topic(_) | Channel(_)
+        )
+    }
+}
+
 /// The path of several keys together. nsqd does not have this path.
 pub(super) const CONFIG: &str = "/config";
 

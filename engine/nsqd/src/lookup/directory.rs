@@ -1,11 +1,124 @@
-//! [`Directory`]: the configured addresses, and the nsqlookupds that they stand for as far as they are resolved. A state
-//! machine without sockets and clocks.
+//! The nsqlookupds that the addresses of `--lookupd-tcp-address` stand for. [`Directory`] is a state machine without
+//! sockets and clocks. [`resolve`] asks the system: the C library for IP addresses, and DNS for SRV records. Both block,
+//! so they belong on a thread of their own.
 
-use super::address::{Address, Resolution, Target};
+use domain::base::iana::{Rcode, Rtype};
+use domain::base::{Message, Name, ParsedName};
+use domain::rdata::Srv;
+use domain::resolv::StubResolver;
+use domain::resolv::stub::conf::ResolvConf;
+use program::tcp_address::{fault, split_host_port};
+use std::io::{self, ErrorKind};
+use std::net::{SocketAddr, ToSocketAddrs};
 
 /// The most nsqlookupds that one address can stand for. One thread talks to all of them, and one that does not answer
 /// takes a second. So more of them could keep this node from telling the others in time that it is alive.
-pub(super) const TARGETS_MAX: usize = 32;
+const TARGETS_MAX: usize = 32;
+
+/// The address of one or several nsqlookupds.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Address {
+    /// An IP address and a port: one nsqlookupd.
+    Ip(SocketAddr),
+    /// A name and a port. The name can have several IP addresses.
+    Name,
+    /// The name of SRV records, which have the ports.
+    Srv,
+}
+
+impl Address {
+    /// Reads an address as the operator wrote it. A malformed one is a [`Address::Name`] that does not resolve.
+    pub(super) fn parse(text: &str) -> Address {
+        match text.parse() {
+            Ok(address) => Address::Ip(address),
+            Err(_) if text.starts_with('_') && !text.contains(':') => Address::Srv,
+            Err(_) => Address::Name,
+        }
+    }
+}
+
+/// Returns what to do about an address that does not resolve.
+pub(super) fn advice(address: &str) -> &'static str {
+    let fault = match Address::parse(address) {
+        Address::Srv => None,
+        Address::Ip(_) | Address::Name => fault(address),
+    };
+    fault.unwrap_or("check the name and /etc/resolv.conf")
+}
+
+/// A name with a port, and the IP addresses that the system has found for it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Host {
+    /// `<name>:<port>`
+    pub(super) name: String,
+    /// The IP addresses with the port, in the system's order of preference. There is at least one.
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+/// The outcome of the resolution of an address.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(super) struct Resolution {
+    pub(super) hosts: Vec<Host>,
+    /// The causes for which hosts are missing.
+    pub(super) failures: Vec<String>,
+}
+
+/// One nsqlookupd.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Target {
+    /// The nsqlookupd's name in the log.
+    pub(super) label: String,
+    /// The name that the nsqlookupd's certificate must have, or its IP address.
+    pub(super) host: String,
+    /// The IP addresses, which are tried in this order. There is at least one.
+    pub(super) addresses: Vec<SocketAddr>,
+}
+
+impl Target {
+    /// Returns the nsqlookupd at an IP address that is written as `text`.
+    pub(super) fn ip(text: &str, address: SocketAddr) -> Target {
+        Target {
+            label: text.to_owned(),
+            host: address.ip().to_string(),
+            addresses: vec![address],
+        }
+    }
+
+    /// Returns the nsqlookupds of a host. Several IP addresses of one family are several nsqlookupds. One IPv4 and one
+    /// IPv6 address are two ways to one nsqlookupd. So if there are several of one family and some of the other, the
+    /// family that the system prefers is taken.
+    pub(super) fn of_host(host: &Host) -> Vec<Target> {
+        let Host { name, addresses } = host;
+        let (host, _) = split_host_port(name).unwrap_or((name, ""));
+        let count = |is_wanted: fn(&SocketAddr) -> bool| {
+            let wanted = addresses.iter().filter(|address| is_wanted(address));
+            wanted.count()
+        };
+        if count(SocketAddr::is_ipv4) <= 1 && count(SocketAddr::is_ipv6) <= 1 {
+            return vec![Target {
+                label: name.clone(),
+                host: host.to_owned(),
+                addresses: addresses.clone(),
+            }];
+        }
+        let prefers_ipv6 = addresses.first().is_some_and(SocketAddr::is_ipv6);
+        let taken = addresses
+            .iter()
+            .filter(|address| address.is_ipv6() == prefers_ipv6);
+        let target = |address: &SocketAddr| Target {
+            label: format!("{host}/{address}"),
+            host: host.to_owned(),
+            addresses: vec![*address],
+        };
+        taken.map(target).collect()
+    }
+
+    /// Returns true if the two have an address in common.
+    pub(super) fn overlaps(&self, other: &Target) -> bool {
+        let mut addresses = self.addresses.iter();
+        addresses.any(|address| other.addresses.contains(address))
+    }
+}
 
 /// The configured addresses with their nsqlookupds.
 #[derive(Debug, Default)]
@@ -127,9 +240,119 @@ impl Directory {
     }
 }
 
+/// Resolves an address that was written as `text`. Takes as long as the system's resolver: by default 5 s per question
+/// about SRV records, and 10 s per name server for IP addresses.
+pub(super) fn resolve(text: &str, address: &Address) -> Resolution {
+    let mut resolution = Resolution::default();
+    let names = match address {
+        Address::Ip(_) | Address::Name => vec![text.to_owned()],
+        Address::Srv => srv_names(text).unwrap_or_else(|why| {
+            resolution.failures.push(format!("lookup {text}: {why}"));
+            Vec::new()
+        }),
+    };
+    for name in names_taken(names, &mut resolution.failures) {
+        if split_host_port(&name).is_none() {
+            let why = format!("address {name}: missing port in address");
+            resolution.failures.push(why);
+            continue;
+        }
+        match name.to_socket_addrs() {
+            Ok(addresses) => resolution.hosts.push(Host {
+                name,
+                addresses: addresses.collect(),
+            }),
+            Err(error) => {
+                let why = cause(&error);
+                resolution.failures.push(format!("lookup {name}: {why}"));
+            }
+        }
+    }
+    resolution
+}
+
+/// Returns the names to resolve. Each can take seconds, so there are as many as nsqd has use for.
+fn names_taken(mut names: Vec<String>, failures: &mut Vec<String>) -> Vec<String> {
+    let count = names.len();
+    if count > TARGETS_MAX {
+        failures.push(format!(
+            "there are {count} SRV records, and nsqd takes {TARGETS_MAX} of them"
+        ));
+        // Name servers rotate their answers.
+        names.sort_unstable();
+        names.truncate(TARGETS_MAX);
+    }
+    names
+}
+
+/// Returns `<name>:<port>` of each SRV record of a service. Every record counts, whatever its priority and weight are. A
+/// relative name is searched for in the domains of `/etc/resolv.conf`.
+///
+/// # Errors
+/// The cause: no record was found, or the name servers did not answer.
+fn srv_names(service: &str) -> Result<Vec<String>, String> {
+    let conf = ResolvConf::default();
+    let names = candidates(service, &conf)?;
+    let ask = move |resolver: StubResolver| async move {
+        let mut why = Rcode::NXDOMAIN;
+        for name in names {
+            let answer = resolver.query((&name, Rtype::SRV)).await?.into_message();
+            let records = srv_records(&answer)?;
+            if !records.is_empty() {
+                return Ok(records);
+            }
+            why = answer.header().rcode();
+        }
+        Err(match why {
+            Rcode::NXDOMAIN => io::Error::other("no such host"),
+            Rcode::NOERROR => io::Error::other("the name has no SRV record"),
+            code => io::Error::other(format!("the name server answers {code}")),
+        })
+    };
+    StubResolver::run_with_conf(conf, ask).map_err(|error: io::Error| cause(&error))
+}
+
+/// Returns the full names that a name can stand for, in the order in which they are tried.
+fn candidates(service: &str, conf: &ResolvConf) -> Result<Vec<Name<Vec<u8>>>, String> {
+    let full = |text: String| text.parse().map_err(|error| format!("{error}"));
+    let mut texts = vec![service.to_owned()];
+    if !service.ends_with('.') {
+        let suffixes = conf.options.search.as_slice().iter();
+        let suffixes = suffixes.filter(|suffix| !suffix.is_root());
+        texts.extend(suffixes.map(|suffix| format!("{service}.{suffix}")));
+        if service.matches('.').count() < conf.options.ndots {
+            texts.rotate_left(1);
+        }
+    }
+    texts.into_iter().map(full).collect()
+}
+
+/// Returns `<name>:<port>` of each SRV record in an answer. The root as the name says that there is no such service.
+fn srv_records(answer: &Message<impl AsRef<[u8]>>) -> io::Result<Vec<String>> {
+    let answer = Message::from_slice(answer.as_slice()).map_err(io::Error::other)?;
+    let records = answer.answer().map_err(io::Error::other)?;
+    let mut names = Vec::new();
+    for record in records.limit_to_in::<Srv<ParsedName<&[u8]>>>() {
+        let record = record.map_err(io::Error::other)?;
+        let (target, port) = (record.data().target(), record.data().port());
+        if !target.is_root() {
+            names.push(format!("{target}:{port}"));
+        }
+    }
+    Ok(names)
+}
+
+/// Returns the cause of a failure, without the words that the standard library puts before it.
+fn cause(error: &io::Error) -> String {
+    if error.kind() == ErrorKind::TimedOut {
+        return "i/o timeout".to_owned();
+    }
+    let text = error.to_string();
+    text.rsplit(": ").next().unwrap_or_default().to_owned()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::address::Host;
     use super::*;
 
     fn host(name: &str, addresses: &[&str]) -> Host {
@@ -284,5 +507,54 @@ mod tests {
         assert!(directory.is_resolved());
         directory.note("lookupd:4160", failed("no such host"));
         assert!(!directory.is_resolved());
+    }
+
+    #[test]
+    fn a_relative_name_is_searched_for() {
+        let tried = |service: &str, conf: &str| {
+            let mut parsed = ResolvConf::new();
+            parsed
+                .parse(&mut conf.as_bytes())
+                .expect("a well-formed file");
+            parsed.finalize();
+            let names = candidates(service, &parsed).expect("a name");
+            let names: Vec<String> = names.iter().map(Name::to_string).collect();
+            names.join(" ")
+        };
+        let conf = "search a.example b.example\noptions ndots:2\n";
+        assert_eq!(
+            tried("_x._tcp", conf),
+            "_x._tcp.a.example _x._tcp.b.example _x._tcp"
+        );
+        assert_eq!(
+            tried("_x._tcp.c", conf),
+            "_x._tcp.c _x._tcp.c.a.example _x._tcp.c.b.example"
+        );
+        assert_eq!(tried("_x._tcp.c.", conf), "_x._tcp.c");
+        assert_eq!(tried("_x._tcp", ""), "_x._tcp");
+        assert!(candidates(&"_".repeat(64), &ResolvConf::new()).is_err());
+    }
+
+    #[test]
+    fn very_many_srv_records_are_not_all_resolved() {
+        let mut names: Vec<String> = (10..99).map(|number| format!("h{number}:1")).collect();
+        let mut failures = Vec::new();
+        let taken = names_taken(names.clone(), &mut failures);
+        assert_eq!((taken.len(), failures.len()), (TARGETS_MAX, 1));
+        names.rotate_left(50);
+        assert_eq!(names_taken(names.clone(), &mut failures), taken);
+        names.truncate(TARGETS_MAX);
+        failures.clear();
+        assert_eq!(names_taken(names.clone(), &mut failures), names);
+        assert_eq!(failures, [""; 0]);
+    }
+
+    #[test]
+    fn an_address_without_a_port_says_so() {
+        let resolution = resolve("lookup", &Address::Name);
+        assert_eq!(
+            resolution.failures,
+            ["address lookup: missing port in address"]
+        );
     }
 }

@@ -1,22 +1,29 @@
-//! [`Peer`]: one nsqlookupd, over TCP. The connection is made when the nsqlookupd comes onto the list. After the
-//! connection broke, the next command makes it again.
+//! [`Peer`]: one nsqlookupd, over TCP, with or without TLS. The connection is made when the nsqlookupd comes onto the
+//! list. After the connection broke, the next command makes it again.
 
-use super::address::Target;
-use super::command::Command;
+use super::directory::Target;
 use super::inquiry::Source;
-use super::link::{Link, TIMEOUT};
-use super::registry::Registry;
+use super::registry::{Command, Registry};
 use crate::config::Config;
 use crate::process::Ports;
 use nsq_http::host_port;
 use program::version::NSQ_VERSION;
 use program::{log_error, log_info, log_warn};
+use rustls::{ClientConnection, StreamOwned};
 use std::collections::VecDeque;
+use std::fmt::Display;
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use upgrade::ClientConfig;
+use upgrade::pki_types::ServerName;
+use wire::go_error::system_text;
 use wire::go_json::{self, integer, string, to_string};
 use wire::json_object;
+
+/// The longest time in which a peer must accept a connection, or answer the commands that were sent.
+const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Commands that are sent before their answers are awaited. A node with many channels is registered at a
 /// peer far away in a few round trips, and neither side's socket buffer can fill up.
@@ -56,21 +63,6 @@ pub(super) struct Peer {
     /// The commands that are still to be sent. A node with many channels has many at a new connection, and the other
     /// peers must not wait for a slow one.
     backlog: VecDeque<Command>,
-}
-
-/// The command at which an exchange failed, and the cause, as text for the log.
-struct Failure {
-    command: String,
-    cause: String,
-}
-
-impl Failure {
-    fn new(command: &impl ToString, cause: String) -> Failure {
-        Failure {
-            command: command.to_string(),
-            cause,
-        }
-    }
 }
 
 impl Node {
@@ -158,7 +150,7 @@ impl Peer {
         if self.link.is_none()
             && let Err(cause) = self.connect(node, registry)
         {
-            self.fail(&Failure::new(&commands[0], cause));
+            self.fail(&commands[0], &cause);
             return;
         }
         for command in commands {
@@ -181,9 +173,7 @@ impl Peer {
     pub(super) fn go_on(&mut self, node: &Node) {
         let end = Instant::now() + SLICE;
         loop {
-            if let Err(failure) = self.exchange(node) {
-                self.fail(&failure);
-            }
+            self.exchange(node);
             if self.backlog.is_empty() || Instant::now() >= end {
                 return;
             }
@@ -218,7 +208,7 @@ impl Peer {
         let answer = match answer {
             Ok(answer) => answer,
             Err(cause) => {
-                self.fail(&Failure::new(&"IDENTIFY", cause));
+                self.fail(&"IDENTIFY", &cause);
                 return false;
             }
         };
@@ -261,44 +251,238 @@ impl Peer {
             log_info!("LOOKUPD({address}): {command}");
         }
         self.backlog = commands.into();
-        match self.exchange(node) {
+        self.exchange(node)
+    }
+
+    /// Sends further commands, and awaits their answers. Returns false if that failed, which is logged.
+    fn exchange(&mut self, node: &Node) -> bool {
+        let count = self.backlog.len().min(COMMANDS_TOGETHER);
+        let together: Vec<Command> = self.backlog.drain(..count).collect();
+        let (Some(link), Some(first)) = (&mut self.link, together.first()) else {
+            return true;
+        };
+        let deadline = Instant::now() + TIMEOUT;
+        let lines: String = together.iter().map(|line| format!("{line}\n")).collect();
+        let written = link.write(lines.as_bytes(), deadline);
+        // The content of an answer does not matter: an nsqlookupd that refuses a command closes the connection.
+        let mut answered = written.map_err(|cause| (first, cause));
+        for command in &together {
+            answered = answered.and_then(|()| {
+                let answer = link.answer(node.answer_bytes_max, deadline);
+                answer.map(drop).map_err(|cause| (command, cause))
+            });
+        }
+        match answered {
             Ok(()) => true,
-            Err(failure) => {
-                self.fail(&failure);
+            Err((command, cause)) => {
+                self.fail(command, &cause);
                 false
             }
         }
     }
 
-    fn exchange(&mut self, node: &Node) -> Result<(), Failure> {
-        let count = self.backlog.len().min(COMMANDS_TOGETHER);
-        let together: Vec<Command> = self.backlog.drain(..count).collect();
-        let (Some(link), Some(first)) = (&mut self.link, together.first()) else {
-            return Ok(());
-        };
-        let deadline = Instant::now() + TIMEOUT;
-        let lines: String = together.iter().map(|line| format!("{line}\n")).collect();
-        link.write(lines.as_bytes(), deadline)
-            .map_err(|cause| Failure::new(first, cause))?;
-        for command in &together {
-            // The content does not matter: an nsqlookupd that refuses a command closes the connection.
-            link.answer(node.answer_bytes_max, deadline)
-                .map_err(|cause| Failure::new(command, cause))?;
-        }
-        Ok(())
-    }
-
-    fn fail(&mut self, failure: &Failure) {
-        let Failure { command, cause } = failure;
+    fn fail(&mut self, command: &impl Display, cause: &str) {
         log_error!("LOOKUPD({}): {command} - {cause}", self.target.label);
         self.link = None;
         self.backlog.clear();
     }
 }
 
+/// A connection to an nsqlookupd.
+struct Link {
+    /// The peer's IP address.
+    address: SocketAddr,
+    stream: Box<dyn Stream>,
+    /// Read, but not yet taken as an answer.
+    input: Vec<u8>,
+}
+
+impl Link {
+    /// Connects to the first IP address of an nsqlookupd that accepts.
+    ///
+    /// # Errors
+    /// The text for the log.
+    fn connect(target: &Target, tls: Option<&Arc<ClientConfig>>) -> Result<Link, String> {
+        let fail = |why: &str| format!("dial tcp {}: {why}", target.label);
+        let deadline = Instant::now() + TIMEOUT;
+        let mut result = Err(ErrorKind::AddrNotAvailable.into());
+        for (index, address) in target.addresses.iter().enumerate() {
+            // An address that never answers leaves the others their part of the time.
+            let left = u32::try_from(target.addresses.len() - index).unwrap_or(u32::MAX);
+            result = remaining(deadline)
+                .and_then(|time| TcpStream::connect_timeout(address, time / left))
+                .map(|stream| (*address, stream));
+            if result.is_ok() {
+                break;
+            }
+        }
+        let (address, stream) =
+            result.map_err(|error| fail(&format!("connect: {}", cause(&error))))?;
+        stream
+            .set_nodelay(true)
+            .map_err(|error| fail(&cause(&error)))?;
+        let socket = Timed {
+            socket: stream,
+            deadline,
+        };
+        let stream: Box<dyn Stream> = match tls {
+            None => Box::new(socket),
+            Some(config) => {
+                let client = secure(&target.host, config);
+                let client = client.map_err(|why| fail(&format!("tls: {why}")))?;
+                Box::new(StreamOwned::new(client, socket))
+            }
+        };
+        Ok(Link {
+            address,
+            stream,
+            input: Vec::new(),
+        })
+    }
+
+    /// Sends bytes before the deadline.
+    ///
+    /// # Errors
+    /// The text for the log.
+    fn write(&mut self, bytes: &[u8], deadline: Instant) -> Result<(), String> {
+        self.stream.timed().deadline = deadline;
+        self.stream
+            .write_all(bytes)
+            .and_then(|()| self.stream.flush())
+            .map_err(|error| self.text("write", &error))
+    }
+
+    /// Returns the next answer, without its length.
+    ///
+    /// # Errors
+    /// The text for the log: the connection is broken, or the answer has more than `bytes_max` bytes.
+    fn answer(&mut self, bytes_max: usize, deadline: Instant) -> Result<Vec<u8>, String> {
+        self.stream.timed().deadline = deadline;
+        loop {
+            if let Some(answer) = take_answer(&mut self.input, bytes_max)? {
+                return Ok(answer);
+            }
+            let mut buffer = [0; 4096];
+            let bytes = self
+                .stream
+                .read(&mut buffer)
+                .map_err(|error| self.text("read", &error))?;
+            if bytes == 0 {
+                return Err("EOF".to_owned());
+            }
+            self.input.extend_from_slice(&buffer[..bytes]);
+        }
+    }
+
+    /// In Go's words.
+    fn text(&mut self, verb: &str, error: &io::Error) -> String {
+        let show = |address: io::Result<SocketAddr>| {
+            address.map_or("?".to_owned(), |address| address.to_string())
+        };
+        let socket = &self.stream.timed().socket;
+        let (local, peer) = (socket.local_addr(), socket.peer_addr());
+        let (local, peer) = (show(local), show(peer));
+        format!("{verb} tcp {local}->{peer}: {}", cause(error))
+    }
+}
+
+/// A socket whose reads and writes end at a deadline. A read or write of TLS can be many of them.
+struct Timed {
+    socket: TcpStream,
+    deadline: Instant,
+}
+
+impl Read for Timed {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let timeout = remaining(self.deadline)?;
+        self.socket.set_read_timeout(Some(timeout))?;
+        self.socket.read(buffer)
+    }
+}
+
+impl Write for Timed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let timeout = remaining(self.deadline)?;
+        self.socket.set_write_timeout(Some(timeout))?;
+        self.socket.write(bytes)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.socket.flush()
+    }
+}
+
+/// The stream of a connection. The handshake of TLS is part of the first exchange.
+trait Stream: Read + Write + Send {
+    fn timed(&mut self) -> &mut Timed;
+}
+
+impl Stream for Timed {
+    fn timed(&mut self) -> &mut Timed {
+        self
+    }
+}
+
+impl Stream for StreamOwned<ClientConnection, Timed> {
+    fn timed(&mut self) -> &mut Timed {
+        &mut self.sock
+    }
+}
+
+fn secure(host: &str, config: &Arc<ClientConfig>) -> Result<ClientConnection, String> {
+    let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
+    ClientConnection::new(config.clone(), name).map_err(|error| error.to_string())
+}
+
+/// Takes an answer off the front of `input`, once it is complete.
+fn take_answer(input: &mut Vec<u8>, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
+    let Some(size) = input.first_chunk() else {
+        return Ok(None);
+    };
+    let size = i32::from_be_bytes(*size);
+    let Ok(bytes) = usize::try_from(size) else {
+        return Err(format!("response body size ({size}) is negative"));
+    };
+    if input.starts_with(b"HTTP") {
+        return Err(
+            "it answers in HTTP: the address must be nsqlookupd's --tcp-address (by default port 4160)".to_owned(),
+        );
+    }
+    if bytes > bytes_max {
+        return Err(format!(
+            "response body size ({size}) is greater than limit ({bytes_max})"
+        ));
+    }
+    if input.len() < 4 + bytes {
+        return Ok(None);
+    }
+    let rest = input.split_off(4 + bytes);
+    let mut answer = std::mem::replace(input, rest);
+    answer.drain(..4);
+    Ok(Some(answer))
+}
+
+fn remaining(deadline: Instant) -> io::Result<Duration> {
+    let left = deadline.saturating_duration_since(Instant::now());
+    if left.is_zero() {
+        Err(ErrorKind::TimedOut.into())
+    } else {
+        Ok(left)
+    }
+}
+
+fn cause(error: &io::Error) -> String {
+    match error.kind() {
+        ErrorKind::TimedOut | ErrorKind::WouldBlock => "i/o timeout".to_owned(),
+        _ => system_text(error),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::net::TcpListener;
+    use upgrade::{ClientTls, client_config};
 
     #[test]
     fn a_peer_says_where_it_serves_http() {
@@ -326,5 +510,63 @@ mod tests {
         ] {
             assert!(url(answer).is_err(), "{answer}");
         }
+    }
+
+    #[test]
+    fn answers_are_taken_whole_and_within_bounds() {
+        let take = |bytes: &[u8]| {
+            let mut input = bytes.to_vec();
+            take_answer(&mut input, 10).map(|answer| (answer, input))
+        };
+        assert_eq!(take(b"\0\0"), Ok((None, b"\0\0".to_vec())));
+        assert_eq!(take(b"\0\0\0\x02O"), Ok((None, b"\0\0\0\x02O".to_vec())));
+        let both = b"\0\0\0\x02OK\0\0\0\0";
+        assert_eq!(take(both), Ok((Some(b"OK".to_vec()), b"\0\0\0\0".to_vec())));
+        assert_eq!(take(b"\0\0\0\0"), Ok((Some(Vec::new()), Vec::new())));
+        assert_eq!(
+            take(b"HTTP/1.1 400"),
+            Err("it answers in HTTP: the address must be nsqlookupd's --tcp-address (by default port 4160)".to_owned())
+        );
+        assert_eq!(
+            take(b"\0\0\0\x0b"),
+            Err("response body size (11) is greater than limit (10)".to_owned())
+        );
+        assert_eq!(
+            take(b"\xff\xff\xff\xff"),
+            Err("response body size (-1) is negative".to_owned())
+        );
+    }
+    /// Each byte came before the timeout of its read, so a peer could keep the thread for hours.
+    #[test]
+    fn a_peer_that_sends_tls_byte_by_byte_is_left_at_the_deadline() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("it is bound");
+        std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().expect("a connection");
+            // The head of a record of TLS that never ends.
+            let head = [0x16, 3, 3, 0x3f, 0xff];
+            for byte in head.into_iter().chain(std::iter::repeat(0)) {
+                if stream.write_all(&[byte]).is_err() {
+                    return;
+                }
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let config = client_config(&ClientTls {
+            authorities: None,
+            cert_and_key: None,
+            only_tls13: false,
+        });
+        let target = Target::ip("peer", address);
+        let config = config.expect("no file is named");
+        let mut link = Link::connect(&target, Some(&config)).expect("it listens");
+        let started = Instant::now();
+        let deadline = started + Duration::from_millis(200);
+        let done = link
+            .write(b"PING\n", deadline)
+            .and_then(|()| link.answer(10, deadline));
+        let error = done.expect_err("the handshake does not end");
+        assert!(error.ends_with("i/o timeout"), "{error}");
+        assert!(started.elapsed() < Duration::from_secs(30));
     }
 }

@@ -1,9 +1,47 @@
-//! [`Registry`]: the topics and channels of all shards, which every nsqlookupd is told.
+//! [`Registry`]: the topics and channels of all shards, and the commands by which every nsqlookupd is told of them.
 
-use super::command::Command;
 use engine_rules::Change;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
+
+/// One command. The content of its answer does not matter.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    /// This node is alive.
+    Ping,
+    /// This node has the topic, or the channel of it.
+    Register(Arc<str>, Option<Box<str>>),
+    /// This node no longer has the topic, or the channel of it.
+    Unregister(Arc<str>, Option<Box<str>>),
+}
+
+impl Command {
+    /// Returns the kind of thing that the command names, for the log.
+    pub(super) fn subject(&self) -> &'static str {
+        match self {
+            Command::Ping => "node",
+            Command::Register(_, None) | Command::Unregister(_, None) => "topic",
+            Command::Register(..) | Command::Unregister(..) => "channel",
+        }
+    }
+}
+
+/// The command's line without its line feed.
+impl fmt::Display for Command {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (verb, topic, channel) = match self {
+            Command::Ping => return f.write_str("PING"),
+            Command::Register(topic, channel) => ("REGISTER", topic, channel),
+            Command::Unregister(topic, channel) => ("UNREGISTER", topic, channel),
+        };
+        write!(f, "{verb} {topic}")?;
+        match channel {
+            Some(channel) => write!(f, " {channel}"),
+            None => Ok(()),
+        }
+    }
+}
 
 /// The topics of this node with their channels, as the shards have told so far.
 #[derive(Debug, Default)]
@@ -21,11 +59,9 @@ impl Registry {
         } = change;
         let is_new = match (&channel, is_there) {
             (None, true) => {
-                if self.topics.contains_key(&topic) {
-                    false
-                } else {
-                    self.topics.insert(topic.clone(), BTreeSet::new()).is_none()
-                }
+                let is_new = !self.topics.contains_key(&topic);
+                self.topics.entry(topic.clone()).or_default();
+                is_new
             }
             (None, false) => self.topics.remove(&topic).is_some(),
             (Some(channel), true) => {

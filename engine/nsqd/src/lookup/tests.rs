@@ -110,6 +110,6 @@ fn the_advice_fits_the_address() {
         ("lookup", "missing port in address: write <host>:<port>"),
         ("$(LOOKUPD):4160", "a variable was not replaced"),
     ] {
-        assert_eq!(address::advice(address), expected, "{address}");
+        assert_eq!(directory::advice(address), expected, "{address}");
     }
 }

@@ -2,7 +2,7 @@
 //! at once, and can move to another shard.
 
 use crate::net::address::Peer;
-use crate::reactor::{self, Source};
+use crate::reactor::{self, Sent, Source};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::Socket;
 use std::cell::RefCell;
@@ -110,24 +110,9 @@ impl Stream {
         }
     }
 
-    /// Ready while the running task may go on. See [`Source::poll_budget`].
-    pub(crate) fn poll_budget(&self, cx: &Context<'_>) -> Poll<()> {
-        self.source.poll_budget(cx)
-    }
-
-    /// Returns whether the running task has to let the others run.
-    pub(crate) fn is_budget_spent(&self) -> bool {
-        self.source.is_budget_spent()
-    }
-
-    /// Counts bytes that the running task has written or decoded. [`Stream::poll_read`] counts what it reads.
-    pub(crate) fn count_work(&self, bytes: usize) {
-        self.source.count_work(bytes);
-    }
-
-    /// Counts the work on bytes that were just read.
-    pub(crate) fn count_more_work(&self, bytes: usize) {
-        self.source.count_more_work(bytes);
+    /// The readiness of the socket, which counts the work of the running task. [`Stream::poll_read`] counts what it reads.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
     }
 
     fn take_unread(&self, buffer: &mut [u8]) -> usize {
@@ -142,22 +127,11 @@ impl Stream {
         bytes
     }
 
-    /// Lets input gather in the socket for a while, until the next read.
-    pub(crate) fn let_gather(&self) {
-        self.source.let_gather();
-    }
-
     /// Stops the engine's receiving for a connection that is not read now. What has come waits in memory of its own,
     /// which leaves the engine's buffers to other connections.
     pub(crate) fn hold_back(&self) {
         self.source.let_gather();
         self.source.take_received(&mut self.unread.borrow_mut());
-    }
-
-    /// Returns whether the engine receives for this stream, or has received what is not taken.
-    #[cfg(test)]
-    pub(crate) fn is_received(&self) -> bool {
-        self.source.is_received()
     }
 
     /// Returns whether the peer has ended its side, whatever is left to read.
@@ -208,6 +182,49 @@ impl Stream {
     /// The system's answer.
     pub(crate) fn shut_down(&self) -> io::Result<()> {
         self.socket.shutdown(Shutdown::Write)
+    }
+}
+
+/// The result of one call of `Transport::send`.
+#[derive(Debug)]
+pub(crate) struct Written {
+    /// Bytes of the output that have left, from its start. If an encoded piece leaves in parts, they count in
+    /// proportion.
+    pub(crate) left: usize,
+    pub(crate) taken: Taken,
+}
+
+/// The part of the offered bytes that the socket took.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Taken {
+    /// Everything, maybe because nothing was offered.
+    All,
+    Part,
+    Nothing,
+}
+
+impl Written {
+    /// The meaning of what a plain socket took.
+    ///
+    /// # Errors
+    /// The connection is broken.
+    pub(crate) fn of(sent: Sent) -> io::Result<Written> {
+        let taken = sent.result?;
+        Ok(Written {
+            left: taken.unwrap_or(0),
+            taken: Taken::of(taken, sent.offered),
+        })
+    }
+}
+
+impl Taken {
+    /// `sent` is the socket's answer: `None` if it took nothing.
+    pub(super) fn of(sent: Option<usize>, offered: usize) -> Taken {
+        match sent {
+            None => Taken::Nothing,
+            Some(bytes) if bytes < offered => Taken::Part,
+            Some(_) => Taken::All,
+        }
     }
 }
 

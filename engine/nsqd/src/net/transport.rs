@@ -4,14 +4,13 @@
 //! A caller offers all output that has not left to [`Transport::send`], and the answer says how much of it has left
 //! now. So bounds and deadlines are the same for all connections, and a plain connection writes straight from the log.
 
-use crate::net::socket::{MovingStream, Stream};
+use crate::net::socket::{MovingStream, Stream, Written};
 use crate::net::upgraded::{HandshakeError, Upgraded};
-use crate::net::written::Written;
 use crate::reactor::Sent;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll};
-use upgrade::{Session, Upgrade};
+use upgrade::{Session, Upgrade, Upgrades};
 
 /// The carrier of a connection.
 pub(crate) struct Transport {
@@ -66,14 +65,14 @@ impl Transport {
         let mut upgraded = self.upgraded.borrow_mut();
         let upgraded = upgraded.get_or_insert_default();
         upgraded.seal_all(output)?;
-        upgraded.push(upgrade);
+        upgraded.upgrades.push(upgrade);
         Ok(())
     }
 
     /// Goes back to no upgrade, behind everything that is encoded.
     pub(crate) fn clear(&self) {
         if let Some(upgraded) = &mut *self.upgraded.borrow_mut() {
-            upgraded.clear();
+            upgraded.upgrades.clear();
         }
     }
 
@@ -84,15 +83,12 @@ impl Transport {
 
     /// True while TLS has not agreed on its keys.
     pub(crate) fn is_handshaking(&self) -> bool {
-        let upgraded = self.upgraded.borrow();
-        upgraded
-            .as_ref()
-            .is_some_and(|upgraded| upgraded.is_handshaking())
+        self.has(Upgrades::is_handshaking)
     }
 
     /// Returns the result of the TLS handshake. `None` without TLS, and before the handshake is complete.
     pub(crate) fn session(&self) -> Option<Session> {
-        self.upgraded.borrow().as_ref()?.session()
+        self.upgraded.borrow().as_ref()?.upgrades.session()
     }
 
     /// Reads once for the handshake, and shows what came to `look` before. What TLS has to answer is then to be sent,
@@ -151,16 +147,18 @@ impl Transport {
 
     /// True if encoded bytes wait for the socket.
     pub(crate) fn has_unsent(&self) -> bool {
+        self.has(|upgrades| !upgrades.unsent().is_empty())
+    }
+
+    fn has(&self, test: impl FnOnce(&Upgrades) -> bool) -> bool {
         let upgraded = self.upgraded.borrow();
-        upgraded
-            .as_ref()
-            .is_some_and(|upgraded| !upgraded.unsent().is_empty())
+        upgraded.as_ref().is_some_and(|it| test(&it.upgrades))
     }
 
     /// Has TLS say that nothing follows; the words are left to be sent.
     pub(crate) fn end(&self) {
         if let Some(upgraded) = &mut *self.upgraded.borrow_mut() {
-            upgraded.end();
+            upgraded.upgrades.end();
         }
     }
 }

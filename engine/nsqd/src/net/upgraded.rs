@@ -8,13 +8,12 @@
 //! Both sides are bounded: of what came, the connection keeps one read's worth at most, and of what
 //! leaves, one piece. All of it moves with the connection.
 
-use crate::net::socket::Stream;
-use crate::net::written::{Taken, Written};
+use crate::net::socket::{Stream, Taken, Written};
 use crate::reactor::BYTES_PER_POLL;
 use std::cell::RefCell;
 use std::io::{self, IoSlice};
 use std::task::{Context, Poll, ready};
-use upgrade::{Session, Upgrade, UpgradeError, Upgrades};
+use upgrade::{UpgradeError, Upgrades};
 
 /// The most bytes that one read brings. A full read is all the work of one poll, because opening bytes takes several
 /// times as long as reading them.
@@ -40,7 +39,7 @@ thread_local! {
 /// The upgrades of a connection, from the first one on.
 #[derive(Default)]
 pub(super) struct Upgraded {
-    upgrades: Upgrades,
+    pub(super) upgrades: Upgrades,
     /// Received, and not opened: there was no room, or the handshake has just ended.
     unopened: Vec<u8>,
     /// Bytes of the output that are sealed and have not left.
@@ -48,28 +47,6 @@ pub(super) struct Upgraded {
 }
 
 impl Upgraded {
-    /// Adds an upgrade behind everything that was sealed.
-    pub(super) fn push(&mut self, upgrade: Upgrade) {
-        self.upgrades.push(upgrade);
-    }
-
-    /// Goes back to no upgrade, behind everything that was sealed.
-    pub(super) fn clear(&mut self) {
-        self.upgrades.clear();
-    }
-
-    /// True while TLS has not agreed on its keys.
-    pub(super) fn is_handshaking(&self) -> bool {
-        self.upgrades.is_handshaking()
-    }
-
-    /// Returns the result of the TLS handshake. `None` without TLS, and before the handshake is complete.
-    pub(super) fn session(&self) -> Option<Session> {
-        self.upgrades.session()
-    }
-
-    // --- input
-
     /// Reads once for the handshake, and shows what came to `look` before. What TLS has to answer is
     /// then to be sent, also after an error.
     ///
@@ -90,7 +67,7 @@ impl Upgraded {
             look(rest)?;
             let done = self.upgrades.shake_hands(&mut rest);
             // A signature takes longer than anything else that a poll does.
-            stream.count_more_work(BYTES_PER_POLL);
+            stream.source().count_more_work(BYTES_PER_POLL);
             self.unopened.extend_from_slice(rest);
             Poll::Ready(done.map_err(HandshakeError::Refused))
         })
@@ -107,12 +84,12 @@ impl Upgraded {
         cx: &Context<'_>,
         room: &mut [u8],
     ) -> Poll<io::Result<usize>> {
-        ready!(stream.poll_budget(cx));
+        ready!(stream.source().poll_budget(cx));
         let most = room.len().min(OPENED_BYTES_MAX);
         let room = &mut room[..most];
         let mut unopened = &self.unopened[..];
         let opened = self.upgrades.open(&mut unopened, room)?;
-        stream.count_work(opened);
+        stream.source().count_work(opened);
         let left = unopened.len();
         self.unopened.drain(..self.unopened.len() - left);
         if self.unopened.is_empty() {
@@ -126,7 +103,9 @@ impl Upgraded {
                 let bytes = ready!(stream.poll_read(cx, wire))?;
                 let mut rest = &wire[..bytes];
                 let opened = self.upgrades.open(&mut rest, room)?;
-                stream.count_more_work(bytes * WORK_PER_BYTE + opened);
+                stream
+                    .source()
+                    .count_more_work(bytes * WORK_PER_BYTE + opened);
                 self.unopened.extend_from_slice(rest);
                 if opened > 0 || bytes == 0 || self.upgrades.has_ended() {
                     return Poll::Ready(Ok(opened));
@@ -142,23 +121,18 @@ impl Upgraded {
     /// # Errors
     /// The connection is broken, or a library failed.
     pub(super) fn send(&mut self, stream: &Stream, output: &[IoSlice<'_>]) -> io::Result<Written> {
-        if self.unsent().is_empty() {
+        if self.upgrades.unsent().is_empty() {
             self.seal_up_to(output, SEALED_BYTES_MAX)?;
         }
-        let offered = self.unsent().len();
+        let offered = self.upgrades.unsent().len();
         let sent = match offered {
             0 => Some(0),
-            _ => stream.send(&[IoSlice::new(self.unsent())])?,
+            _ => stream.send(&[IoSlice::new(self.upgrades.unsent())])?,
         };
         Ok(Written {
             left: sent.map_or(0, |bytes| self.take_sent(bytes)),
             taken: Taken::of(sent, offered),
         })
-    }
-
-    /// Returns the encoded bytes that the socket has to take first.
-    pub(super) fn unsent(&self) -> &[u8] {
-        self.upgrades.unsent()
     }
 
     /// Seals all of the output, for an upgrade that begins behind it.
@@ -201,11 +175,6 @@ impl Upgraded {
         };
         self.sealed -= left;
         left
-    }
-
-    /// Says that nothing follows, as far as an upgrade has a word for that.
-    pub(super) fn end(&mut self) {
-        self.upgrades.end();
     }
 }
 

@@ -148,8 +148,8 @@ pub(crate) fn permissions(path: &Path) -> Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::super::State;
     use super::*;
+    use crate::preflight::State;
 
     #[test]
     fn every_reason_has_its_own_advice() {

@@ -6,7 +6,7 @@
 //! then reports what is ready already.
 
 use super::notify::{Bell, Notify};
-use super::token::{Direction, Token};
+use super::token::{Direction, Token, place_of};
 use mio::event::Event;
 use mio::unix::SourceFd;
 use mio::{Events, Interest, Poll, Registry, Waker};
@@ -21,6 +21,8 @@ use std::time::Duration;
 const REPORTS: usize = 1024;
 /// The key of the thread's own wake-up.
 const WAKE: mio::Token = mio::Token(usize::MAX);
+/// What mio reports for each [`Direction`].
+const INTERESTS: [Interest; 2] = [Interest::READABLE, Interest::WRITABLE];
 /// The pause of a source that the system does not register: out of memory, or above fs.epoll.max_user_watches.
 const REGISTER_PAUSE: Duration = Duration::from_millis(10);
 /// mio waits in whole milliseconds. A wait that ends within this time is kept to the nanosecond.
@@ -42,24 +44,9 @@ pub(super) struct Epoll {
 struct Entry {
     descriptor: RawFd,
     /// The directions that the system reports.
-    registered: Directions,
+    registered: Option<Interest>,
     /// The waits that are not answered yet.
     waits: [Option<Token>; 2],
-}
-
-/// A set of directions.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Directions([bool; 2]);
-
-impl Directions {
-    fn interest(self) -> Option<Interest> {
-        match self.0 {
-            [true, true] => Some(Interest::READABLE | Interest::WRITABLE),
-            [true, false] => Some(Interest::READABLE),
-            [false, true] => Some(Interest::WRITABLE),
-            [false, false] => None,
-        }
-    }
 }
 
 impl Epoll {
@@ -85,15 +72,12 @@ impl Epoll {
     pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, token: Token) {
         let index = token.index();
         let mut entries = self.entries.borrow_mut();
-        if entries.len() <= index {
-            entries.resize(index + 1, Entry::default());
-        }
-        let entry = &mut entries[index];
+        let entry = place_of(&mut entries, token);
         entry.descriptor = descriptor.as_raw_fd();
         let direction = token.direction() as usize;
-        let mut registered = entry.registered;
-        registered.0[direction] = true;
-        match self.register(index, entry, registered) {
+        let interest = INTERESTS[direction];
+        let wanted = entry.registered.map_or(interest, |it| it | interest);
+        match self.register(index, entry, Some(wanted)) {
             Ok(()) => entry.waits[direction] = Some(token),
             // No report will come. So the task tries from time to time.
             Err(_) => self.unregistered.borrow_mut().push(token),
@@ -105,18 +89,23 @@ impl Epoll {
         let mut entries = self.entries.borrow_mut();
         if let Some(entry) = entries.get_mut(index) {
             // Fails only if the system has forgotten the descriptor already.
-            let _ = self.register(index, entry, Directions::default());
+            let _ = self.register(index, entry, None);
             *entry = Entry::default();
         }
     }
 
     /// Changes what the system reports of a source.
-    fn register(&self, index: usize, entry: &mut Entry, wanted: Directions) -> io::Result<()> {
+    fn register(
+        &self,
+        index: usize,
+        entry: &mut Entry,
+        wanted: Option<Interest>,
+    ) -> io::Result<()> {
         if wanted == entry.registered {
             return Ok(());
         }
         let source = &mut SourceFd(&entry.descriptor);
-        match (entry.registered.interest(), wanted.interest()) {
+        match (entry.registered, wanted) {
             (_, None) => self.registry.deregister(source),
             (None, Some(interest)) => self.registry.register(source, mio::Token(index), interest),
             (Some(_), Some(interest)) => {
@@ -191,7 +180,9 @@ impl Epoll {
         for direction in Direction::ALL.map(|direction| direction as usize) {
             if ready[direction] || ended[direction] {
                 answered[direction] = entry.waits[direction].take();
-                registered.0[direction] &= answered[direction].is_some() && !ended[direction];
+                if answered[direction].is_none() || ended[direction] {
+                    registered = registered.and_then(|it| it.remove(INTERESTS[direction]));
+                }
             }
         }
         if self.register(index, entry, registered).is_err() {

@@ -5,7 +5,7 @@
 //! another thread wakes it. It is here for comparison: docs/decisions/0004-reactor.md.
 
 use super::notify::{Notify, take_wakeup};
-use super::token::{Direction, Token};
+use super::token::{Direction, Token, place_of};
 use futures_lite::future;
 use glommio::io::{PollState, PollableFd};
 use glommio::timer::Timer;
@@ -140,10 +140,6 @@ impl Glommio {
 
     /// See [`super::driver::Driver::watch`].
     pub(super) fn watch(&self, descriptor: BorrowedFd<'_>, token: Token) {
-        let mut waits = self.waits.borrow_mut();
-        if waits.len() <= token.index() {
-            waits.resize_with(token.index() + 1, Default::default);
-        }
         let mut wait = Wait {
             descriptor: pollable(descriptor.as_raw_fd()),
             state: PollState::new(),
@@ -153,7 +149,8 @@ impl Glommio {
             Poll::Ready(()) => self.reports.state.lock().tokens.push(token),
             Poll::Pending => {}
         }
-        waits[token.index()][token.direction() as usize] = Some(wait);
+        let mut waits = self.waits.borrow_mut();
+        place_of(&mut waits, token)[token.direction() as usize] = Some(wait);
     }
 
     fn poll(&self, wait: &mut Wait) -> Poll<()> {

@@ -86,7 +86,8 @@ impl Ring {
         #[cfg(test)]
         let can_be_tried = can_be_tried && !super::REFUSES_RECEIVING.get();
         if !can_be_tried || !trial::verdict(&TELLS_ENDS, || ring.tells_ends()) {
-            ring.refuse_receiving();
+            // It receives for no descriptor.
+            ring.at_receiving(Receiving::refuse);
         }
         Ok((ring, notify))
     }
@@ -123,10 +124,7 @@ impl Ring {
 
     /// See [`super::driver::Driver::receive`].
     pub(super) fn receive(&self, descriptor: BorrowedFd<'_>, token: Token) -> bool {
-        let Some(receiving) = &self.receiving else {
-            return false;
-        };
-        let is_begun = receiving.borrow_mut().begin(token);
+        let is_begun = self.at_receiving(|it| it.begin(token)) == Some(true);
         if is_begun {
             let receive = opcode::RecvMulti::new(Fd(descriptor.as_raw_fd()), buffers::GROUP);
             self.push(receive.build().user_data(token.of_receiving().0));
@@ -136,35 +134,28 @@ impl Ring {
 
     /// See [`super::driver::Driver::take_received`].
     pub(super) fn take_received(&self, token: Token, room: &mut [u8]) -> Received {
-        match &self.receiving {
-            Some(receiving) => receiving.borrow_mut().take(token, room),
-            None => Received::Off,
-        }
+        let taken = self.at_receiving(|it| it.take(token, room));
+        taken.unwrap_or(Received::Off)
     }
 
     /// See [`super::driver::Driver::receives`].
     pub(super) fn receives(&self) -> bool {
-        let receiving = self.receiving.as_ref();
-        receiving.is_some_and(|receiving| !receiving.borrow().is_refused())
+        self.at_receiving(|it| it.is_refused()) == Some(false)
     }
 
     fn is_receiving(&self, token: Token) -> bool {
-        let receiving = self.receiving.as_ref();
-        receiving.is_some_and(|receiving| receiving.borrow_mut().is_armed(token))
+        self.at_receiving(|it| it.is_armed(token)) == Some(true)
     }
 
-    /// Receives for no descriptor from now on.
-    fn refuse_receiving(&self) {
-        if let Some(receiving) = &self.receiving {
-            receiving.borrow_mut().refuse();
-        }
+    /// Lets the receiving act, if the kernel has buffers for it.
+    fn at_receiving<R>(&self, act: impl FnOnce(&mut Receiving) -> R) -> Option<R> {
+        let receiving = self.receiving.as_ref()?;
+        Some(act(&mut receiving.borrow_mut()))
     }
 
     /// See [`super::driver::Driver::end_receiving`].
     pub(super) fn end_receiving(&self, token: Token) {
-        if let Some(receiving) = &self.receiving
-            && receiving.borrow_mut().end(token)
-        {
+        if self.at_receiving(|it| it.end(token)) == Some(true) {
             self.cancel_receiving(token);
         }
     }
@@ -181,9 +172,7 @@ impl Ring {
     /// input of the next socket with the same number, and a request that does not end keeps the socket open.
     pub(super) fn forget_received(&self, token: Token) {
         self.stop_receiving(token);
-        if let Some(receiving) = &self.receiving {
-            receiving.borrow_mut().forget(token);
-        }
+        self.at_receiving(|it| it.forget(token));
     }
 
     fn cancel_receiving(&self, token: Token) {
@@ -322,9 +311,11 @@ impl Ring {
         is_woken
     }
 
-    /// Takes the completions that are there, and calls `answer` for each answered wait. [`NOTIFIED`] is one.
+    /// Takes the completions that are there, and calls `answer` with the token of each answered wait. A wake-up by another
+    /// thread has the token [`NOTIFIED`].
     ///
-    /// The ring's own numbers come first: they have the bits of a receiving, too.
+    /// The tokens of the ring itself have the bits of a receiving, too. So the ring compares with them before it looks at
+    /// these bits.
     fn take_completions(&self, mut answer: impl FnMut(Token)) {
         loop {
             // One at a time: `answer` may push.
@@ -361,13 +352,14 @@ impl Ring {
     }
 
     fn complete_receiving(&self, token: Token, completion: Completion) -> Then {
-        match &self.receiving {
-            Some(receiving) if token.is_of_end() => {
-                receiving.borrow_mut().complete_end(token, completion)
+        let then = self.at_receiving(|it| {
+            if token.is_of_end() {
+                it.complete_end(token, completion)
+            } else {
+                it.complete(token, completion)
             }
-            Some(receiving) => receiving.borrow_mut().complete(token, completion),
-            None => Then::Nothing,
-        }
+        });
+        then.unwrap_or(Then::Nothing)
     }
 }
 

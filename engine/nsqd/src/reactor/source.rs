@@ -184,9 +184,8 @@ impl Source {
     pub(crate) fn let_gather(&self) {
         self.watched.small_reads.set(0);
         if self.watched.is_received.get() {
-            self.reactor
-                .driver
-                .end_receiving(self.token(Direction::Read));
+            let driver = &self.reactor.driver;
+            driver.end_receiving(self.token(Direction::Read));
         }
     }
 
@@ -207,9 +206,8 @@ impl Source {
     /// next reader of the descriptor finds the end of the input instead.
     pub(crate) fn stop_receiving(&self, unread: &mut Vec<u8>) {
         if self.watched.is_received.get() {
-            self.reactor
-                .driver
-                .stop_receiving(self.token(Direction::Read));
+            let driver = &self.reactor.driver;
+            driver.stop_receiving(self.token(Direction::Read));
             self.take_received(unread);
         }
     }
@@ -227,17 +225,16 @@ impl Source {
 
 impl Drop for Source {
     fn drop(&mut self) {
-        self.reactor.sources.borrow_mut().remove(self.index);
+        let Reactor {
+            driver, sources, ..
+        } = &*self.reactor;
+        sources.borrow_mut().remove(self.index);
         if self.watched.is_received.get() {
-            self.reactor
-                .driver
-                .forget_received(self.token(Direction::Read));
+            driver.forget_received(self.token(Direction::Read));
         }
         let is_armed = |direction: &Direction| self.watched.slot(*direction).is_armed.get();
         let armed = Direction::ALL.into_iter().filter(is_armed);
-        self.reactor
-            .driver
-            .forget(self.index, armed.map(|direction| self.token(direction)));
+        driver.forget(self.index, armed.map(|direction| self.token(direction)));
     }
 }
 

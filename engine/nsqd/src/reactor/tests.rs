@@ -504,3 +504,23 @@ fn a_task_has_a_turn_after_much_work_that_is_no_read() {
     })
     .expect("the engine works");
 }
+
+/// A sleep overran the timer. Opened by a spin that took longer than its window, because another thread had the
+/// processor.
+#[test]
+fn a_sleep_ends_at_the_timer_however_long_the_spin_took() {
+    let start = Instant::now();
+    let ms = Duration::from_millis;
+    let timer = Some(start + ms(10));
+    assert_eq!(time_left(timer, Some(false), start + ms(8)), Some(ms(2)));
+    assert_eq!(time_left(timer, Some(false), start + ms(11)), Some(ms(0)));
+    assert_eq!(time_left(timer, None, start), Some(ms(10)));
+    assert_eq!(time_left(None, Some(false), start + ms(8)), None);
+    for timer in [timer, None] {
+        assert_eq!(
+            time_left(timer, Some(true), start),
+            Some(ms(0)),
+            "an answer is there"
+        );
+    }
+}

@@ -71,6 +71,15 @@ impl Token {
     }
 }
 
+/// Returns the place of a source in a list by index, which grows as far as needed.
+pub(super) fn place_of<T: Default>(places: &mut Vec<T>, token: Token) -> &mut T {
+    let index = token.index();
+    if places.len() <= index {
+        places.resize_with(index + 1, T::default);
+    }
+    &mut places[index]
+}
+
 /// The result of `Driver::take_received`.
 #[derive(Debug)]
 pub(super) enum Received {

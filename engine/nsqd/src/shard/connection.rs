@@ -9,29 +9,38 @@
 //! is full gets a task that waits for room. The broker is told what has left the process,
 //! whether or not TLS or compression lie between ([`Transport`]).
 
-mod asking;
-mod upgrades;
-mod writing;
-
+use crate::auth::Question;
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
 use crate::net::listener::Listener;
-use crate::net::socket::Stream;
+use crate::net::socket::{Stream, Taken, Written};
 use crate::net::transport::Transport;
-use crate::reactor;
+use crate::net::upgraded::{HandshakeError, SLICES_MAX};
+use crate::reactor::{self, Sleep};
 use crate::shard::Shard;
 use crate::shard::mail::{Mail, Moving};
-use asking::Asking;
-use engine_rules::{ClientId, ShardId};
+use crate::tls;
+use engine_rules::{Client, ClientId, Sent, ShardId};
 use futures_lite::future;
 use program::log::{self, Level};
 use program::log_info;
 use std::cell::{Cell, RefCell};
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind, IoSlice};
+use std::pin::Pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
-pub(crate) use writing::flush_all;
+use upgrade::Upgrade;
+use wire::go_error::system_text;
+use wire::identify::GrantedUpgrade;
+
+/// The time before the first look whether the peer of a question is still there, doubled each time up to the maximum:
+/// ten thousand questions may wait for a slow auth server.
+const GONE_INTERVAL: Duration = Duration::from_millis(100);
+const GONE_INTERVAL_MAX: Duration = Duration::from_secs(2);
+
+/// A connection with more output than this is served by a task of its own, in which it takes turns with the others.
+const WRITTEN_BYTES_MAX: usize = reactor::BYTES_PER_POLL;
 
 /// A connection of this shard.
 pub(crate) struct Connection {
@@ -45,8 +54,8 @@ pub(crate) struct Connection {
     input_ended: Cell<bool>,
     /// The connection ends, or moves to another shard.
     is_leaving: Cell<bool>,
-    /// The client of a connection that moves to another shard, until the connection's tasks have ended.
-    moving: RefCell<Option<Box<MovingClient>>>,
+    /// The client, which the broker has given up, and the shard to which it moves, until the connection's tasks have ended.
+    moving: RefCell<Option<Box<(Client, ShardId)>>>,
     /// The question to an auth server about this connection, until its answer is there.
     question: RefCell<Option<Box<Asking>>>,
     /// The task that reads, while it waits.
@@ -55,10 +64,13 @@ pub(crate) struct Connection {
     writer: RefCell<Option<Waker>>,
 }
 
-/// A client that the broker of this shard has given up, and the shard to which it moves.
-struct MovingClient {
-    client: engine_rules::Client,
-    to: ShardId,
+/// A question to an auth server that waits for its answer.
+struct Asking {
+    question: Question,
+    /// The pause before the next look. It doubles with each look, up to [`GONE_INTERVAL_MAX`].
+    interval: Duration,
+    /// Ends when the connection looks again whether its peer is still there.
+    look: Sleep,
 }
 
 /// Serves clients until the task is dropped.
@@ -96,7 +108,11 @@ pub(crate) fn resume(shard: &Rc<Shard>, moving: Moving) {
 
 fn run(shard: &Rc<Shard>, connection: Connection) {
     let connection = Rc::new(connection);
-    shard.connections.add(connection.clone());
+    let id = connection.id;
+    shard
+        .connections
+        .borrow_mut()
+        .insert(id, connection.clone());
     let shard = shard.clone();
     reactor::spawn(async move {
         read(&shard, &connection).await;
@@ -109,20 +125,21 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
 /// Ends a connection here, and sends it to the shard to which it moves, with its descriptor.
 fn end(shard: &Rc<Shard>, connection: Rc<Connection>) {
     let id = connection.id;
-    shard.connections.remove(id);
+    shard.connections.borrow_mut().remove(id);
     connection.end_wait();
     let input = connection.take_input(shard);
     let Some(moving) = connection.moving.take() else {
         return shard.with_broker(|broker, _, out| broker.disconnect(id, out));
     };
+    let (client, to) = *moving;
     let connection = Rc::into_inner(connection).expect("the reader is the last task");
     let mail = Mail::Connection(Box::new(Moving {
-        client: moving.client,
+        client,
         transport: connection.transport.into_moving(),
         input,
         input_ended: connection.input_ended.get(),
     }));
-    shard.shared.post.send(moving.to, mail);
+    shard.shared.post.send(to, mail);
 }
 
 /// Reads and carries out commands until the connection ends or leaves.
@@ -140,6 +157,28 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
             ReadOnce::Gather(time) => shard.gathering.wait(shard.shared.clock, time).await,
             ReadOnce::Over => return,
         }
+    }
+}
+
+/// Writes the queued output of connections, as far as their sockets take it. Several small outputs leave together.
+pub(crate) fn flush_all(shard: &Rc<Shard>, ids: &[ClientId], staged: &mut Vec<Rc<Connection>>) {
+    for ids in ids.chunks(reactor::SENDS_MAX) {
+        for id in ids {
+            shard.at_connection(*id, |connection| {
+                if connection.may_flush() && connection.has_to_wait() {
+                    connection.settle(shard, Ok(Progress::More));
+                } else if ids.len() == 1 {
+                    connection.flush(shard);
+                } else if connection.stage_or_flush(shard) {
+                    staged.push(connection.clone());
+                }
+            });
+        }
+        let mut connections = staged.drain(..);
+        reactor::send_staged(|sent| {
+            let connection = connections.next().expect("each connection staged once");
+            connection.end_write(shard, Written::of(sent));
+        });
     }
 }
 
@@ -228,13 +267,13 @@ impl Connection {
         }
         shard.read_clock();
         self.offer(shard);
-        if self.transport.stream().is_budget_spent() || self.has_more(shard) {
+        if self.transport.stream().source().is_budget_spent() || self.has_more(shard) {
             return Poll::Ready(ReadOnce::Full);
         }
         let Some(delay) = shard.broker.borrow_mut().coalescing_delay(self.id) else {
             return Poll::Ready(ReadOnce::Read);
         };
-        self.transport.stream().let_gather();
+        self.transport.stream().source().let_gather();
         Poll::Ready(ReadOnce::Gather(delay))
     }
 
@@ -296,7 +335,7 @@ impl Connection {
             return;
         }
         if let Some(client) = shard.with_broker(|broker, _, _| broker.detach(self.id)) {
-            *self.moving.borrow_mut() = Some(Box::new(MovingClient { client, to }));
+            *self.moving.borrow_mut() = Some(Box::new((client, to)));
             self.leave();
         }
     }
@@ -326,6 +365,299 @@ impl Connection {
     pub(crate) fn wake_reader(&self) {
         wake(&self.reader);
     }
+
+    // --- TLS and compression
+
+    /// Puts an upgrade behind the output that is there.
+    pub(crate) fn upgrade(self: &Rc<Self>, shard: &Rc<Shard>, granted: GrantedUpgrade) {
+        // Input that came before the client could know of the upgrade is dropped, as in nsqd.
+        self.take_input(shard);
+        let upgrade = match granted {
+            GrantedUpgrade::Tls => {
+                let tls = shard.shared.tls.as_ref();
+                let tls = tls.expect("IDENTIFY grants TLS only where there is a certificate");
+                Upgrade::tls_server(&tls.get())
+            }
+            GrantedUpgrade::Snappy => Ok(Upgrade::snappy()),
+            GrantedUpgrade::Deflate(level) => Ok(Upgrade::deflate(u32::from(level))),
+        };
+        if let Err(error) = upgrade
+            .map_err(io::Error::from)
+            .and_then(|upgrade| self.add_upgrade(shard, upgrade))
+        {
+            return shard.with_broker(|broker, _, out| {
+                broker.upgrade_failed(self.id, &error.to_string(), out);
+            });
+        }
+        match granted {
+            GrantedUpgrade::Tls => {
+                shard.with_broker(|broker, now, _| broker.upgrade_begins(now, self.id));
+                self.wake_reader();
+            }
+            GrantedUpgrade::Snappy | GrantedUpgrade::Deflate(_) => {
+                shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, None, out));
+            }
+        }
+    }
+
+    fn add_upgrade(&self, shard: &Rc<Shard>, upgrade: Upgrade) -> io::Result<()> {
+        shard.with_broker_in_turn(|broker, _, _| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = broker.output(self.id, &mut slices);
+            self.transport.upgrade(upgrade, &slices[..count])
+        })
+    }
+
+    /// Reads once for the handshake, and sends TLS's answer.
+    fn poll_handshake(self: &Rc<Self>, shard: &Rc<Shard>, cx: &mut Context<'_>) -> Poll<ReadOnce> {
+        match self.transport.poll_handshake(cx, |_| Ok(())) {
+            Poll::Pending => {
+                *self.reader.borrow_mut() = Some(cx.waker().clone());
+                return Poll::Pending;
+            }
+            Poll::Ready(Err(error)) => self.fail_handshake(shard, &error),
+            Poll::Ready(Ok(())) if self.transport.is_handshaking() => self.flush(shard),
+            Poll::Ready(Ok(())) => {
+                shard.read_clock();
+                let session = self.transport.session().map(tls::describe);
+                shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, session, out));
+            }
+        }
+        Poll::Ready(ReadOnce::Some)
+    }
+
+    /// Tells the peer in the clear that there is no TLS, behind TLS's own last word.
+    fn fail_handshake(&self, shard: &Rc<Shard>, error: &HandshakeError) {
+        self.transport.clear();
+        shard.with_broker(|broker, _, out| {
+            broker.upgrade_failed(self.id, &error.to_string(), out);
+        });
+    }
+
+    /// Fails the handshake, for which the peer took too long. Does nothing if the handshake has just been completed.
+    pub(crate) fn expire_upgrade(&self, shard: &Rc<Shard>) {
+        if self.transport.is_handshaking() {
+            self.fail_handshake(shard, &HandshakeError::TimedOut);
+        }
+    }
+
+    // --- the wait for the answer of an auth server
+
+    /// Holds a question until its answer is there. The question of a peer that goes meanwhile is dropped.
+    pub(crate) fn wait_for_answer(&self, question: Question) {
+        *self.question.borrow_mut() = Some(Box::new(Asking {
+            question,
+            interval: GONE_INTERVAL,
+            look: reactor::sleep(GONE_INTERVAL),
+        }));
+        self.wake_reader();
+    }
+
+    /// Forgets the question.
+    pub(crate) fn end_wait(&self) {
+        drop(self.question.take());
+    }
+
+    /// Returns true when the peer has ended its side while its question waits and fewer threads are free than questions
+    /// wait. Then no auth server is asked. In all other cases the question is asked and answered, because a peer may
+    /// end its side and still listen.
+    fn poll_gone(&self, cx: &mut Context<'_>) -> bool {
+        let mut question = self.question.borrow_mut();
+        let Some(asking) = question.as_mut() else {
+            return false;
+        };
+        while Pin::new(&mut asking.look).poll(cx).is_ready() {
+            if self.transport.stream().has_hung_up() && asking.question.take_back_if_no_thread() {
+                return true;
+            }
+            asking.interval = (asking.interval * 2).min(GONE_INTERVAL_MAX);
+            asking.look = reactor::sleep(asking.interval);
+        }
+        false
+    }
+
+    // --- output
+
+    /// Writes the queued output, as far as the socket takes it.
+    fn flush(self: &Rc<Self>, shard: &Rc<Shard>) {
+        if self.may_flush() {
+            self.settle(shard, self.write(shard));
+        }
+    }
+
+    /// Stages the queued output, or writes it, as far as the socket takes it. Returns whether it is staged.
+    fn stage_or_flush(self: &Rc<Self>, shard: &Rc<Shard>) -> bool {
+        if !self.may_flush() {
+            return false;
+        }
+        let written = shard.with_broker_in_turn(|broker, _, _| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = broker.output(self.id, &mut slices);
+            let output = &slices[..count];
+            let is_staged = count > 0 && self.transport.stage(output);
+            (!is_staged).then(|| self.transport.send(output))
+        });
+        let is_staged = written.is_none();
+        if let Some(written) = written {
+            self.end_write(shard, written);
+        }
+        is_staged
+    }
+
+    /// Takes the result of a first write, and writes what is left.
+    fn end_write(self: &Rc<Self>, shard: &Rc<Shard>, written: io::Result<Written>) {
+        let progress = match written.map(|written| self.record(shard, written)) {
+            Ok(Progress::More) => self.write(shard),
+            progress => progress,
+        };
+        self.settle(shard, progress);
+    }
+
+    fn may_flush(&self) -> bool {
+        !self.is_stuck.get() && !self.is_leaving.get()
+    }
+
+    /// Returns whether TLS or compression of this output has to wait until the other tasks have had their turn: a turn may
+    /// have output for thousands of connections.
+    fn has_to_wait(&self) -> bool {
+        self.transport.was_upgraded() && self.transport.stream().source().is_budget_spent()
+    }
+
+    /// Has a task write what is left, when the socket has room and the others have had their turn.
+    fn settle(self: &Rc<Self>, shard: &Rc<Shard>, progress: io::Result<Progress>) {
+        match progress {
+            Ok(Progress::Done) => {}
+            Ok(_) => {
+                self.is_stuck.set(true);
+                let (connection, shard) = (self.clone(), shard.clone());
+                reactor::spawn(async move { connection.write_stuck(&shard).await }).detach();
+            }
+            Err(error) => self.abandon(shard, &error),
+        }
+    }
+
+    /// Writes as much as the socket takes, and then lets the broker decide whether the output leaves too slowly. Linux
+    /// reports room in the socket too late for this decision.
+    pub(crate) fn expire_output(&self, shard: &Rc<Shard>) {
+        if !self.is_leaving.get() {
+            match self.write(shard) {
+                // Nothing may be left to write: wake the task that waits for room.
+                Ok(_) => wake(&self.writer),
+                Err(error) => return self.abandon(shard, &error),
+            }
+        }
+        shard.with_broker(|broker, now, out| broker.write_expired(now, self.id, out));
+    }
+
+    /// Writes until nothing is left, the socket is full, or [`WRITTEN_BYTES_MAX`] have left.
+    fn write(&self, shard: &Rc<Shard>) -> io::Result<Progress> {
+        let mut bytes = 0;
+        loop {
+            let (progress, left) = self.write_once(shard)?;
+            bytes += left;
+            if self.transport.was_upgraded() {
+                self.transport.stream().source().count_more_work(left);
+            }
+            if !matches!(progress, Progress::More) || bytes >= WRITTEN_BYTES_MAX {
+                return Ok(progress);
+            }
+        }
+    }
+
+    /// Writes once, and tells the broker what has left. Returns how many bytes that are.
+    fn write_once(&self, shard: &Rc<Shard>) -> io::Result<(Progress, usize)> {
+        let written = shard.with_broker_in_turn(|broker, _, _| {
+            let mut slices = [IoSlice::new(&[]); SLICES_MAX];
+            let count = broker.output(self.id, &mut slices);
+            self.transport.send(&slices[..count])
+        })?;
+        let left = written.left;
+        Ok((self.record(shard, written), left))
+    }
+
+    /// Tells the broker what has left.
+    fn record(&self, shard: &Rc<Shard>, written: Written) -> Progress {
+        let rest = shard
+            .with_broker_in_turn(|broker, now, out| broker.sent(now, self.id, written.left, out));
+        match (written.taken, rest) {
+            (Taken::Nothing, _) => Progress::Blocked,
+            (_, Sent::Over) => {
+                self.close();
+                Progress::Done
+            }
+            (Taken::Part, _) => Progress::Full,
+            (Taken::All, Sent::More) => Progress::More,
+            (Taken::All, Sent::All) => Progress::Done,
+        }
+    }
+
+    /// Ends a connection whose socket has failed on a write.
+    fn abandon(&self, shard: &Rc<Shard>, error: &io::Error) {
+        self.record_failure(shard, "failed to send response", "write", error);
+        shard.with_broker(|broker, _, _| broker.abandon(self.id));
+        self.close();
+    }
+
+    /// Gives the broker the reason of the connection's end, in nsqd's words.
+    fn record_failure(&self, shard: &Rc<Shard>, what: &str, call: &str, error: &io::Error) {
+        let local = self.transport.stream().local_text();
+        let why = system_text(error);
+        shard.with_broker(|broker, _, _| {
+            let peer = broker.address(self.id).unwrap_or_default();
+            let reason = format!("{what} - {call} {local}->{peer}: {call}: {why}");
+            broker.set_end_reason(self.id, reason);
+        });
+    }
+
+    /// Waits for room in the socket and writes, until nothing is left. The others have their turn in between, however
+    /// fast the peer reads: compression of a large message takes long.
+    async fn write_stuck(self: Rc<Self>, shard: &Rc<Shard>) {
+        let result = future::poll_fn(|cx| {
+            if self.is_leaving.get() {
+                return Poll::Ready(Ok(()));
+            }
+            // The wait may have been long, and what leaves now counts for the write deadline.
+            shard.read_clock();
+            // The bytes that leave make room for deliveries.
+            shard.turn.set();
+            let stream = self.transport.stream();
+            loop {
+                ready!(stream.source().poll_budget(cx));
+                let (progress, left) = self.write_once(shard)?;
+                stream.source().count_work(left);
+                match progress {
+                    Progress::More | Progress::Full => {}
+                    Progress::Done => return Poll::Ready(Ok(())),
+                    Progress::Blocked => {
+                        *self.writer.borrow_mut() = Some(cx.waker().clone());
+                        stream.wait_writable(cx);
+                        return Poll::Pending;
+                    }
+                }
+            }
+        })
+        .await;
+        self.is_stuck.set(false);
+        if let Err(error) = result {
+            self.abandon(shard, &error);
+        }
+        if self.is_leaving.get() {
+            // The reader waits for the end of this task.
+            self.wake_reader();
+        }
+    }
+}
+
+/// The state of the output after a write.
+enum Progress {
+    /// Nothing is left to write, or the connection ends.
+    Done,
+    /// There is more, and the socket may take it.
+    More,
+    /// There is more. The socket took the last piece only in part.
+    Full,
+    /// There is more. The socket took nothing.
+    Blocked,
 }
 
 fn wake(task: &RefCell<Option<Waker>>) {

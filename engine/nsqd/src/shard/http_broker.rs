@@ -12,7 +12,7 @@ use diskq::{Keeper, OsFiles, Reply};
 use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use engine_rules::{
     AdminError as CoreError, ColdMessage, Outcome, PeekBudget, PeekQuestion, PeekSlice,
-    PeekedFrame, Publication, REMOTE_STREAK_MAX, Seq, ShardId, TaskId, Wakeup, place,
+    PeekedFrame, Publication, REMOTE_STREAK_MAX, Refusal, Seq, ShardId, TaskId, Wakeup, place,
 };
 use futures_lite::future;
 use rustix::time::{ClockId, clock_gettime};
@@ -55,6 +55,19 @@ impl HttpBroker {
     fn owner(&self, topic: &str) -> ShardId {
         place(topic, self.shard.shared.post.shards().count() as u32)
     }
+
+    /// Runs a future on the shard that owns a topic.
+    async fn call_owner<R: Send + 'static, F>(
+        &self,
+        topic: &str,
+        call: impl FnOnce(Rc<Shard>) -> F + Send + 'static,
+    ) -> Result<R, AdminError>
+    where
+        F: Future<Output = Result<R, AdminError>> + 'static,
+    {
+        let done = self.shard.shared.post.call(self.owner(topic), call).await;
+        done.unwrap_or(Err(AdminError::Exiting))
+    }
 }
 
 impl http::Broker for HttpBroker {
@@ -89,8 +102,7 @@ impl http::Broker for HttpBroker {
         let call = move |shard: Rc<Shard>| async move {
             administer(&shard, &topic_name, channel.as_deref(), &command).await
         };
-        let done = self.shard.shared.post.call(self.owner(topic), call).await;
-        done.unwrap_or(Err(AdminError::Exiting))
+        self.call_owner(topic, call).await
     }
 
     async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
@@ -98,14 +110,12 @@ impl http::Broker for HttpBroker {
     }
 
     async fn peek(&self, question: &PeekQuestion) -> Result<PeekSlice, AdminError> {
-        let owner = self.owner(&question.topic);
-        let question = question.clone();
+        let asked = question.clone();
         let call = move |shard: Rc<Shard>| async move {
             let broker = shard.broker.borrow();
-            broker.peek(shard.now.get(), &question)
+            broker.peek(shard.now.get(), &asked).map_err(admin_error)
         };
-        let slice = self.shard.shared.post.call(owner, call).await;
-        slice.ok_or(AdminError::Exiting)?.map_err(admin_error)
+        self.call_owner(&question.topic, call).await
     }
 
     async fn peek_again(
@@ -114,13 +124,13 @@ impl http::Broker for HttpBroker {
         seqs: Vec<Seq>,
         budget: PeekBudget,
     ) -> Result<Vec<PeekedFrame>, AdminError> {
-        let (owner, topic) = (self.owner(topic), topic.to_owned());
+        let name = topic.to_owned();
         let call = move |shard: Rc<Shard>| async move {
             let broker = shard.broker.borrow();
-            broker.peek_again(&topic, &seqs, &budget)
+            let frames = broker.peek_again(&name, &seqs, &budget);
+            frames.map_err(admin_error)
         };
-        let frames = self.shard.shared.post.call(owner, call).await;
-        frames.ok_or(AdminError::Exiting)?.map_err(admin_error)
+        self.call_owner(topic, call).await
     }
 
     fn cold_reader(&self) -> ColdReader {
@@ -131,13 +141,8 @@ impl http::Broker for HttpBroker {
     }
 
     async fn shards(&self) -> Vec<ShardStats> {
-        let mut shards = Vec::new();
-        for peer in self.shard.shared.post.shards() {
-            let call = |shard: Rc<Shard>| async move { shard_stats(&shard) };
-            // A shard that has stopped has nothing to show.
-            shards.extend(self.shard.shared.post.call(peer, call).await);
-        }
-        shards
+        let call = |shard: Rc<Shard>| async move { shard_stats(&shard) };
+        self.shard.shared.post.call_all(call).await
     }
 
     fn begin_in_background(
@@ -155,16 +160,10 @@ impl http::Broker for HttpBroker {
     }
 
     async fn topic_names(&self) -> Vec<String> {
-        let mut names = Vec::new();
-        for peer in self.shard.shared.post.shards() {
-            let call = |shard: Rc<Shard>| async move {
-                shard.with_broker(|broker, _, _| broker.topic_names())
-            };
-            let of_shard = self.shard.shared.post.call(peer, call).await;
-            // A shard that has stopped has nothing to show.
-            names.extend(of_shard.unwrap_or_default());
-        }
-        names
+        let call = |shard: Rc<Shard>| async move {
+            shard.with_broker(|broker, _, _| broker.topic_names())
+        };
+        self.shard.shared.post.call_all(call).await.concat()
     }
 
     fn health(&self) -> Result<(), String> {
@@ -213,14 +212,9 @@ impl http::Broker for HttpBroker {
 
 /// Returns the statistics of all shards together.
 pub(crate) async fn stats_of_all(post: &Post, filter: &StatsFilter) -> StatsSnapshot {
-    let mut parts = Vec::new();
-    for peer in post.shards() {
-        let filter = filter.clone();
-        let call = move |shard: Rc<Shard>| async move { snapshot(&shard, &filter).await };
-        // A shard that has stopped has nothing to show.
-        parts.extend(post.call(peer, call).await);
-    }
-    StatsSnapshot::merge(parts)
+    let filter = filter.clone();
+    let call = move |shard: Rc<Shard>| async move { snapshot(&shard, &filter).await };
+    StatsSnapshot::merge(post.call_all(call).await)
 }
 
 /// Takes the snapshot of a shard in slices, with the shard's other work in between.
@@ -264,20 +258,29 @@ async fn publish(
         defer_ms,
         origin,
     };
+    until_done(shard, |task| {
+        let publish = shard.with_broker(|broker, now, out| {
+            broker.publish_for_task(now, task, name, &publication, out)
+        });
+        publish.map_err(PublishError::from)
+    })
+    .await
+}
+
+/// Begins an operation, as often as the broker wants another try, and waits until it is done.
+async fn until_done<E: From<Refusal>>(
+    shard: &Shard,
+    begin: impl Fn(TaskId) -> Result<Outcome, E>,
+) -> Result<(), E> {
     loop {
         let task = shard.start_task();
-        let published = shard.with_broker(|broker, now, out| {
-            broker.publish_for_task(now, task.id, name, &publication, out)
-        });
-        match published {
-            Ok(Outcome::Done) => return Ok(()),
-            Ok(Outcome::Wait | Outcome::Later) => {}
-            Err(refusal) => return Err(refusal.into()),
+        if begin(task.id)? == Outcome::Done {
+            return Ok(());
         }
         match task.woken().await {
             Some(Wakeup::Retry) => {}
-            Some(Wakeup::Done(result)) => return result.map_err(PublishError::from),
-            None => return Err(PublishError::Exiting),
+            Some(Wakeup::Done(result)) => return result.map_err(E::from),
+            None => return Err(Refusal::Exiting.into()),
         }
     }
 }
@@ -327,25 +330,17 @@ async fn administer(
     channel: Option<&str>,
     command: &Command,
 ) -> Result<(), AdminError> {
-    let done = loop {
+    let done = until_done(shard, |task| {
         if shard.is_stopping() {
             return Err(AdminError::Exiting);
         }
-        let task = shard.start_task();
-        let outcome = begin(shard, topic, channel, command, task.id).map_err(admin_error)?;
-        if outcome == Outcome::Done {
-            break Ok(());
-        }
-        match task.woken().await {
-            Some(Wakeup::Retry) => {}
-            Some(Wakeup::Done(result)) => break result.map_err(AdminError::from),
-            None => break Err(AdminError::Exiting),
-        }
-    };
+        begin(shard, topic, channel, command, task).map_err(admin_error)
+    })
+    .await;
     if let Command::Pause(_) | Command::Unpause = command {
         // Pausing waits for nsqd.dat, like nsqd. A failed write is logged and tried again: the change counts
         // because a checkpoint has it.
-        let _ = shard.persist_metadata().await;
+        shard.persist_metadata().await;
     }
     done
 }

@@ -130,6 +130,22 @@ impl Post {
         self.send(to, Mail::Call(Box::new(call)));
         receiver.await.ok()
     }
+
+    /// Runs a future on each shard, one after the other. Returns their results. A shard that has stopped has none.
+    pub(crate) async fn call_all<R, F>(
+        &self,
+        make: impl FnOnce(Rc<Shard>) -> F + Clone + Send + 'static,
+    ) -> Vec<R>
+    where
+        R: Send + 'static,
+        F: Future<Output = R> + 'static,
+    {
+        let mut results = Vec::new();
+        for shard in self.shards() {
+            results.extend(self.call(shard, make.clone()).await);
+        }
+        results
+    }
 }
 
 #[cfg(test)]

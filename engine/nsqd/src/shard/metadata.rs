@@ -1,13 +1,21 @@
-//! A shard's part of nsqd.dat, and the tombstones of deleted topics, which stay until nsqd.dat no longer lists them.
+//! nsqd.dat, which has one writer: each shard tells its topics, and the writer writes the topics of all shards. The
+//! tombstones of deleted topics stay until nsqd.dat no longer lists them.
+//!
+//! Writes coalesce: the next write serves all shards that ask while a write is under way.
 
-use crate::metadata_writer::NotPersisted;
 use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::storage::KeeperJob;
-use diskq::Tombstone;
-use engine_rules::{Refusal, TaskId, Wakeup};
+use diskq::{DataPath, Tombstone, TopicFacts};
+use diskq_import::Metadata;
+use engine_rules::{Refusal, ShardId, TaskId, Wakeup};
+use futures_channel::oneshot;
+use program::{log_error, log_info};
+use std::io;
 use std::rc::Rc;
-use std::time::Duration;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::{Builder, JoinHandle};
+use std::time::{Duration, Instant};
 
 /// The pause between a failed write of nsqd.dat and the next try. It doubles each time, up to the maximum.
 const RETRY_MIN: Duration = Duration::from_millis(250);
@@ -35,33 +43,120 @@ impl Shard {
     /// Writes the durable topics and channels of this shard to nsqd.dat, and waits until they are on disk. Then the
     /// tombstones of the topics that were deleted before are no longer needed.
     ///
-    /// # Errors
-    /// It could not be written, which is logged, and is tried again.
-    pub(crate) async fn persist_metadata(&self) -> Result<(), NotPersisted> {
+    /// Returns false if it could not be written, which is logged, and is tried again.
+    pub(crate) async fn persist_metadata(&self) -> bool {
         let tombstones = self.tombstones.take();
         let facts = self.broker.borrow().durable_topics();
-        let written = self.shared.metadata.store(self.id, facts).await;
-        match written {
-            Ok(()) if tombstones.is_empty() => {}
-            Ok(()) => self.storage.give(KeeperJob::Bury(tombstones)),
-            Err(_) => {
-                self.tombstones.borrow_mut().extend(tombstones);
-                self.metadata_changed.set();
-            }
+        let is_written = self.shared.metadata.store(self.id, facts).await;
+        if !is_written {
+            self.tombstones.borrow_mut().extend(tombstones);
+            self.metadata_changed.set();
+        } else if !tombstones.is_empty() {
+            self.storage.give(KeeperJob::Bury(tombstones));
         }
-        written
+        is_written
     }
 
     pub(super) async fn run_metadata(self: Rc<Self>) {
         let mut pause = RETRY_MIN;
         loop {
             self.metadata_changed.wait().await;
-            if self.persist_metadata().await.is_ok() {
+            if self.persist_metadata().await {
                 pause = RETRY_MIN;
             } else {
                 reactor::sleep(pause).await;
                 pause = (pause * 2).min(RETRY_MAX);
             }
+        }
+    }
+}
+
+/// The first of several failures in a row is logged, and then one per this interval.
+const TOLD_EVERY: Duration = Duration::from_secs(10);
+
+enum Message {
+    /// The topics of a shard, and the way to tell it that they are written.
+    Report(ShardId, Vec<TopicFacts>, oneshot::Sender<bool>),
+    Stop,
+}
+
+/// Sends reports to the writer.
+#[derive(Clone)]
+pub(crate) struct MetadataWriter {
+    messages: Sender<Message>,
+}
+
+impl MetadataWriter {
+    /// Starts the writer. Nothing is written before each of `shards` shards has reported once.
+    ///
+    /// # Errors
+    /// No thread could be started.
+    pub(crate) fn start(
+        shards: u32,
+        data_path: DataPath,
+    ) -> io::Result<(MetadataWriter, JoinHandle<()>)> {
+        let (messages, queue) = channel();
+        let thread = Builder::new()
+            .name("metadata".to_owned())
+            .spawn(move || run(shards as usize, &data_path, &queue))?;
+        Ok((MetadataWriter { messages }, thread))
+    }
+
+    /// Hands in what a shard holds now and waits until a file that says so is on disk. Returns false if the write has
+    /// failed, once: the file is as it was, and the writer has logged why.
+    async fn store(&self, shard: ShardId, topics: Vec<TopicFacts>) -> bool {
+        let (written, done) = oneshot::channel();
+        let report = Message::Report(shard, topics, written);
+        // Without a receiver the writer has ended.
+        let _ = self.messages.send(report);
+        done.await.unwrap_or(false)
+    }
+
+    /// Ends the writer's thread, after what was asked for before.
+    pub(crate) fn stop(&self) {
+        // It may have ended already: then there is nothing to end.
+        let _ = self.messages.send(Message::Stop);
+    }
+}
+
+fn run(shards: usize, data_path: &DataPath, messages: &Receiver<Message>) {
+    let mut held: Vec<Option<Vec<TopicFacts>>> = vec![None; shards];
+    let mut waiting = Vec::new();
+    let mut told_at: Option<Instant> = None;
+    let mut is_stopping = false;
+    while !is_stopping && let Ok(first) = messages.recv() {
+        for message in std::iter::once(first).chain(messages.try_iter()) {
+            match message {
+                Message::Report(shard, topics, written) => {
+                    held[shard.0 as usize] = Some(topics);
+                    waiting.push(written);
+                }
+                Message::Stop => is_stopping = true,
+            }
+        }
+        if waiting.is_empty() || held.iter().any(Option::is_none) {
+            continue;
+        }
+        let metadata = Metadata {
+            topics: held.iter().flatten().flatten().cloned().collect(),
+        };
+        let path = Metadata::path(data_path);
+        log_info!(
+            "NSQ: persisting topic/channel metadata to {}",
+            path.display()
+        );
+        let result = metadata.store(data_path);
+        match &result {
+            Ok(()) => told_at = None,
+            Err(error) if told_at.is_none_or(|at| at.elapsed() >= TOLD_EVERY) => {
+                log_error!("failed to persist metadata - {error}; it is tried again");
+                told_at = Some(Instant::now());
+            }
+            Err(_) => {}
+        }
+        for written in waiting.drain(..) {
+            // The shard's task that asked may be gone.
+            let _ = written.send(result.is_ok());
         }
     }
 }

@@ -1,10 +1,17 @@
-//! Tasks of the shell that wait for the broker, for example HTTP requests.
+//! How the tasks of a shard wait: [`Task`] for the broker, such as HTTP requests, [`Wake`] for another task, and
+//! [`Gathering`] for more input.
 
+use crate::reactor;
+use crate::shard::Clock;
 use engine_rules::{TaskId, Wakeup};
 use futures_channel::oneshot;
+use futures_lite::future;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::mem;
 use std::rc::Rc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
 
 /// The waiting tasks of a shard, by the number under which the broker knows them.
 #[derive(Default)]
@@ -53,6 +60,74 @@ impl Task {
 impl Drop for Task {
     fn drop(&mut self) {
         self.tasks.waiting.borrow_mut().remove(&self.id);
+    }
+}
+
+/// Tells one task of the same shard that there is something to do.
+#[derive(Default)]
+pub(super) struct Wake {
+    is_set: Cell<bool>,
+    waker: RefCell<Option<Waker>>,
+}
+
+impl Wake {
+    pub(super) fn is_set(&self) -> bool {
+        self.is_set.get()
+    }
+
+    pub(super) fn set(&self) {
+        if !self.is_set.replace(true)
+            && let Some(waker) = self.waker.borrow_mut().take()
+        {
+            waker.wake();
+        }
+    }
+
+    pub(super) async fn wait(&self) {
+        future::poll_fn(|cx| {
+            if self.is_set.replace(false) {
+                return Poll::Ready(());
+            }
+            *self.waker.borrow_mut() = Some(cx.waker().clone());
+            Poll::Pending
+        })
+        .await;
+    }
+}
+
+/// The tasks of a shard whose sockets may be read a little later. Tasks that may wait are woken together.
+#[derive(Default)]
+pub(super) struct Gathering {
+    /// The time at which the waiting tasks go on, all together.
+    until: Cell<Option<Duration>>,
+    waiting: RefCell<Vec<Waker>>,
+}
+
+impl Gathering {
+    /// Waits for `time` at most.
+    pub(super) async fn wait(&self, clock: Clock, time: Duration) {
+        let end = clock.now().mono + time;
+        match self.until.get() {
+            Some(until) if until <= end => {
+                let mut is_over = false;
+                future::poll_fn(|cx| {
+                    if mem::replace(&mut is_over, true) {
+                        return Poll::Ready(());
+                    }
+                    self.waiting.borrow_mut().push(cx.waker().clone());
+                    Poll::Pending
+                })
+                .await;
+            }
+            // The others wait for longer than this task may.
+            Some(_) => reactor::sleep(time).await,
+            None => {
+                self.until.set(Some(end));
+                reactor::sleep(time).await;
+                self.until.set(None);
+                self.waiting.borrow_mut().drain(..).for_each(Waker::wake);
+            }
+        }
     }
 }
 

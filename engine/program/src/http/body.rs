@@ -46,6 +46,20 @@ pub struct Received {
     pub end: End,
 }
 
+impl Received {
+    /// Returns the bytes of a body that is complete.
+    ///
+    /// # Errors
+    /// The body is broken, or longer than the limit: `too_large` is the word for that.
+    pub fn complete(self, too_large: &'static str) -> Result<Bytes, Failure> {
+        match self.end {
+            End::Complete => Ok(self.bytes),
+            End::Broken => Err(Failure::INTERNAL),
+            End::OverLimit => Err(Failure::too_large(too_large)),
+        }
+    }
+}
+
 /// The reason why there are no more bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
@@ -91,10 +105,9 @@ impl<'a, S: Io> RequestBody<'a, S> {
         self.metrics_format
     }
 
-    /// Returns the announced length in bytes, or `None` when the body is sent in chunks or encoded.
-    pub fn announced_bytes(&self) -> Option<u64> {
-        self.announced_bytes
-            .filter(|_| self.coding == Coding::Identity)
+    /// Returns whether the announced length is above a limit. A body that is sent in chunks or encoded has none.
+    pub fn announces_more_than(&self, bytes_max: u64) -> bool {
+        self.coding == Coding::Identity && self.announced_bytes.is_some_and(|it| it > bytes_max)
     }
 
     /// Like [`RequestBody::receive`], but decodes a body with a `Content-Encoding`. The limit counts

@@ -1,6 +1,7 @@
 //! The answer of a program and its conversion to a response, with NSQ's two styles and their
 //! headers.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::future::poll_fn;
 use std::io::Write as _;
@@ -24,13 +25,15 @@ const HTML: &str = "text/html; charset=utf-8";
 /// 1.0 and find no data.
 const MARKER: (&str, &str) = ("X-Nsq-Content-Type", "nsq; version=1.0");
 
-/// An error for the client: a status and a word.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// An error for the client: a status, a word, and perhaps a reason, which NSQ's programs do not give.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
     /// The status.
     pub status: StatusCode,
     /// The word, without characters that JSON escapes.
     pub code: &'static str,
+    /// What is wrong, and what to do.
+    pub reason: Option<Cow<'static, str>>,
 }
 
 impl Failure {
@@ -44,7 +47,18 @@ impl Failure {
 
     /// Returns a failure.
     pub const fn new(status: StatusCode, code: &'static str) -> Failure {
-        Failure { status, code }
+        Failure {
+            status,
+            code,
+            reason: None,
+        }
+    }
+
+    /// Returns the failure with a reason.
+    #[must_use]
+    pub fn because(mut self, reason: impl Into<Cow<'static, str>>) -> Failure {
+        self.reason = Some(reason.into());
+        self
     }
 
     /// Returns a failure with status 400.
@@ -62,13 +76,6 @@ impl Failure {
 struct Parts(Box<PollNext>);
 
 type PollNext = dyn FnMut(&mut Context<'_>) -> Poll<(String, bool)> + Send;
-
-impl Parts {
-    /// The parts of a body that `next` makes without a wait.
-    fn at_hand(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Parts {
-        Parts(Box::new(move |_| Poll::Ready(next())))
-    }
-}
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -138,22 +145,30 @@ impl Reply {
     /// Returns a JSON document that is too long for one piece of memory. `next` makes its parts, each when the one before
     /// has left, and returns true with the last one. A client of HTTP/1.1 gets them in chunks. For another client, the
     /// connection ends with the document.
-    pub fn json_in_parts(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
-        let (first, is_last) = next();
-        let mut reply = Reply::json(StatusCode::OK, first);
-        reply.rest = (!is_last).then(|| Parts::at_hand(next));
-        reply
+    pub fn json_in_parts(next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
+        Reply::in_parts(next, |first| Reply::json(StatusCode::OK, first))
     }
 
     /// Returns a text of metrics. `next` makes its parts, as for [`Reply::json_in_parts`].
     pub fn metrics_in_parts(
         format: Format,
+        next: impl FnMut() -> (String, bool) + Send + 'static,
+    ) -> Reply {
+        Reply::in_parts(next, |first| Reply::metrics(format, first))
+    }
+
+    fn in_parts(
         mut next: impl FnMut() -> (String, bool) + Send + 'static,
+        reply_of: impl FnOnce(String) -> Reply,
     ) -> Reply {
         let (first, is_last) = next();
-        let mut reply = Reply::plain(StatusCode::OK, first).with_type(format.content_type());
-        reply.rest = (!is_last).then(|| Parts::at_hand(next));
+        let mut reply = reply_of(first);
+        reply.rest = (!is_last).then(|| Parts(Box::new(move |_| Poll::Ready(next()))));
         reply
+    }
+
+    fn metrics(format: Format, text: String) -> Reply {
+        Reply::plain(StatusCode::OK, text).with_type(format.content_type())
     }
 
     /// Returns a text of metrics that is still being made. `poll_next` returns its next part, and `None` behind the last one.
@@ -162,7 +177,7 @@ impl Reply {
         first: String,
         mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<String>> + Send + 'static,
     ) -> Reply {
-        let mut reply = Reply::plain(StatusCode::OK, first).with_type(format.content_type());
+        let mut reply = Reply::metrics(format, first);
         reply.rest = Some(Parts(Box::new(move |cx| {
             poll_next(cx).map(|part| {
                 let is_last = part.is_none();
@@ -190,9 +205,10 @@ impl Reply {
         self
     }
 
-    /// Returns an error. Its word is in a JSON object. 415 names the encodings that a body may have.
+    /// Returns an error. Its word and its reason are in a JSON object. 415 names the encodings that a body may have.
     pub fn failure(failure: Failure) -> Reply {
-        let body = to_string(&json_object! { message: failure.code });
+        let reason = failure.reason.map(|reason| json_object! { reason });
+        let body = to_string(&json_object! { message: failure.code, #[serde(flatten)] reason });
         let mut reply = Reply::json(failure.status, body);
         if failure.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
             reply.header = Some(("Accept-Encoding", coding::ACCEPTED.to_string()));
@@ -202,9 +218,8 @@ impl Reply {
 
     /// Returns the answer to a request whose `Host` is no name of the server.
     pub(super) fn misdirected(host: &str) -> Reply {
-        let advice = HostNames::advice(host);
-        let body = to_string(&json_object! { message: "MISDIRECTED_HOST", reason: advice });
-        Reply::json(StatusCode::MISDIRECTED_REQUEST, body)
+        let failure = Failure::new(StatusCode::MISDIRECTED_REQUEST, "MISDIRECTED_HOST");
+        Reply::failure(failure.because(HostNames::advice(host)))
     }
 
     /// Returns the same answer in the style of NSQ before 1.0. A text has no envelope, data have

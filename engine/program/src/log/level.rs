@@ -1,6 +1,5 @@
 //! [`Level`]: the importance of a line.
 
-use std::fmt;
 use std::str::FromStr;
 
 /// The importance of a line. The numbers are those that `/config/log_level` shows.
@@ -47,29 +46,13 @@ impl Level {
     }
 }
 
-/// An error: the text is not the name of a level.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct UnknownLevel(String);
-
-impl fmt::Display for UnknownLevel {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "invalid log level '{}' (debug, info, warn, error, fatal)",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for UnknownLevel {}
-
 impl FromStr for Level {
-    type Err = UnknownLevel;
+    type Err = String;
 
-    fn from_str(text: &str) -> Result<Level, UnknownLevel> {
+    fn from_str(text: &str) -> Result<Level, String> {
         let lower = text.to_ascii_lowercase();
         let known = LEVELS.iter().find(|(_, name, _)| *name == lower);
         let known = known.map(|(level, ..)| *level);
-        known.ok_or_else(|| UnknownLevel(text.to_string()))
+        known.ok_or_else(|| format!("invalid log level '{text}' (debug, info, warn, error, fatal)"))
     }
 }

@@ -19,6 +19,9 @@ pub(super) const LINE_BYTES_MAX: usize = 16 * 1024;
 /// The tags of levels with which the events of a client begin, as in NSQ's client libraries.
 const CLIENT_TAGS: [&str; 4] = ["DBG ", "INF ", "WRN ", "ERR "];
 
+/// A date and a time with seconds: `2026/11/21 09:12:50`.
+const DATE_TIME: &str = "%Y/%m/%d %H:%M:%S";
+
 /// The form of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -92,7 +95,7 @@ impl Line {
         };
         let text = Escaped(text);
         let time = zone.to_datetime(at);
-        let date = DateTime(&time);
+        let date = time.strftime(DATE_TIME);
         // Writing to a Vec cannot fail.
         let _ = match style.format {
             Format::Text => writeln!(
@@ -148,25 +151,6 @@ impl Line {
     }
 }
 
-/// A date and a time with seconds: `2026/11/21 09:12:50`.
-struct DateTime<'a>(&'a jiff::civil::DateTime);
-
-impl fmt::Display for DateTime<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let time = self.0;
-        write!(
-            f,
-            "{:04}/{:02}/{:02} {:02}:{:02}:{:02}",
-            time.year(),
-            time.month(),
-            time.day(),
-            time.hour(),
-            time.minute(),
-            time.second(),
-        )
-    }
-}
-
 /// A text whose control characters are displayed as Go quotes them: `\n`, `\x1b`, `\u0085`.
 pub(super) struct Escaped<'a>(pub(super) &'a str);
 
@@ -210,5 +194,5 @@ pub(crate) fn fatal_line(program: &'static str, text: &str) -> String {
 /// without prefix, level and fractions of seconds.
 pub(crate) fn bare_line(text: &str) -> String {
     let at = Timestamp::now().to_zoned(TimeZone::system());
-    format!("{} {text}\n", at.strftime("%Y/%m/%d %H:%M:%S"))
+    format!("{} {text}\n", at.strftime(DATE_TIME))
 }

@@ -100,7 +100,7 @@ pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, 
 /// Refuses a stream to a page of another site.
 pub(super) async fn refuse_other_site(socket: TcpStream, peer: SocketAddr) {
     log_info!("({peer}) no stream: a page of another site asks for it");
-    let Failure { status, code } = Failure::FORBIDDEN_ORIGIN;
+    let Failure { status, code, .. } = Failure::FORBIDDEN_ORIGIN;
     refuse(socket, status, code).await;
 }
 

@@ -178,23 +178,32 @@ pub(super) const LATENCY_HISTOGRAM: Family = Family::new(
 pub(super) fn append(out: &mut Exposition, figures: &Figures) {
     append_node(out, figures);
     append_process(out, figures.info.start_time);
-    let shards: Vec<_> = figures.shards.iter().map(shard_labels).collect();
-    append_rows(out, SHARD, &shards);
-    let topics: Vec<_> = figures.snapshot.topics.iter().map(topic_labels).collect();
+    let shards = figures.shards.iter();
+    let shards = shards.map(|it| (with_label("", "shard", &it.shard.to_string()), it));
+    append_rows(out, SHARD, &shards.collect::<Vec<_>>());
+    let topics = figures.snapshot.topics.iter();
+    let topics = topics.map(|it| (with_label("", "topic", &it.topic_name), it));
+    let topics: Vec<Labelled<'_, TopicStats>> = topics.collect();
     append_rows(out, TOPIC, &topics);
     let latencies = topics
         .iter()
         .map(|(labels, topic)| (labels, &topic.e2e_processing_latency));
     append_latencies(out, TOPIC_LATENCY, latencies);
-    let channels: Vec<_> = topics
-        .iter()
-        .flat_map(|(labels, topic)| channel_labels(labels, topic))
-        .collect();
+    let (mut channels, mut clients) = (Vec::new(), Vec::new());
+    for (labels, topic) in &topics {
+        for channel in &topic.channels {
+            let labels = with_label(labels, "channel", &channel.channel_name);
+            for client in channel.clients.iter().flatten() {
+                // The address tells apart consumers that call themselves the same.
+                let labels = with_label(&labels, "client_id", &client.client_id);
+                let labels = with_label(&labels, "hostname", &client.hostname);
+                let labels = with_label(&labels, "remote_address", &client.remote_address);
+                clients.push((labels, client));
+            }
+            channels.push((labels, channel));
+        }
+    }
     append_channels(out, &channels);
-    let clients: Vec<_> = channels
-        .iter()
-        .flat_map(|(labels, channel)| client_labels(labels, channel))
-        .collect();
     append_rows(out, CLIENT, &clients);
 }
 
@@ -213,11 +222,9 @@ fn append_rows<T>(out: &mut Exposition, rows: &[Row<T>], things: &[Labelled<'_, 
 }
 
 fn append_node(out: &mut Exposition, figures: &Figures) {
-    let mut labels = String::new();
-    push_label(&mut labels, "version", NSQ_VERSION);
-    push_label(&mut labels, "ringq_version", RINGQ_VERSION);
+    let labels = with_label("", "version", NSQ_VERSION);
     out.begin(BUILD);
-    out.sample(&labels, 1);
+    out.sample(&with_label(&labels, "ringq_version", RINGQ_VERSION), 1);
     append_rows(out, NODE, &[(String::new(), figures)]);
 }
 
@@ -232,9 +239,7 @@ fn append_channels(out: &mut Exposition, channels: &[Labelled<'_, ChannelStats>]
         ];
         if counts.iter().any(|(_, count)| *count > 0) {
             for (locality, count) in counts {
-                let mut labels = labels.clone();
-                push_label(&mut labels, "locality", locality);
-                out.sample(&labels, count);
+                out.sample(&with_label(labels, "locality", locality), count);
             }
         }
     }
@@ -276,8 +281,7 @@ fn append_latencies<'a>(
                 continue;
             }
             quantiles.push(percentile.quantile);
-            let mut labels = labels.clone();
-            push_label(&mut labels, "quantile", &percentile.quantile.to_string());
+            let labels = with_label(labels, "quantile", &percentile.quantile.to_string());
             let value = match latency.count {
                 0 => f64::NAN,
                 _ => percentile.value / 1e9,
@@ -287,41 +291,11 @@ fn append_latencies<'a>(
     }
 }
 
-fn shard_labels(shard: &ShardStats) -> Labelled<'_, ShardStats> {
-    let mut labels = String::new();
-    push_label(&mut labels, "shard", &shard.shard.to_string());
-    (labels, shard)
-}
-
-fn topic_labels(topic: &TopicStats) -> Labelled<'_, TopicStats> {
-    let mut labels = String::new();
-    push_label(&mut labels, "topic", &topic.topic_name);
-    (labels, topic)
-}
-
-fn channel_labels<'a>(
-    topic_labels: &str,
-    topic: &'a TopicStats,
-) -> impl Iterator<Item = Labelled<'a, ChannelStats>> {
-    topic.channels.iter().map(move |channel| {
-        let mut labels = topic_labels.to_owned();
-        push_label(&mut labels, "channel", &channel.channel_name);
-        (labels, channel)
-    })
-}
-
-/// The address tells apart consumers that call themselves the same.
-fn client_labels<'a>(
-    channel_labels: &str,
-    channel: &'a ChannelStats,
-) -> impl Iterator<Item = Labelled<'a, ClientStats>> {
-    channel.clients.iter().flatten().map(move |client| {
-        let mut labels = channel_labels.to_owned();
-        push_label(&mut labels, "client_id", &client.client_id);
-        push_label(&mut labels, "hostname", &client.hostname);
-        push_label(&mut labels, "remote_address", &client.remote_address);
-        (labels, client)
-    })
+/// Returns the labels with another one behind them.
+fn with_label(labels: &str, name: &str, value: &str) -> String {
+    let mut labels = labels.to_owned();
+    push_label(&mut labels, name, value);
+    labels
 }
 
 /// Returns all metrics with the names of their labels, for the table of the page.

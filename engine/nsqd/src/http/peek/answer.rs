@@ -26,10 +26,10 @@ const READ_TOGETHER: usize = 32;
 /// The messages that were found so far.
 #[derive(Debug)]
 pub(super) struct Answer {
-    wanted: Wanted,
+    pub(super) wanted: Wanted,
     shown: Vec<Shown>,
-    /// The place at which the list goes on.
-    next: Option<PeekPlace>,
+    /// The place at which the next slice begins. `None`: the list has ended.
+    pub(super) next: Option<PeekPlace>,
     /// The end of the topic's log at the first slice.
     log_end: Option<LogEnd>,
     scanned: u64,
@@ -72,15 +72,6 @@ impl Answer {
             shown_bytes: 0,
             is_cut: false,
         }
-    }
-
-    pub(super) fn wanted(&self) -> &Wanted {
-        &self.wanted
-    }
-
-    /// The place at which the next slice begins. `None`: the list has ended.
-    pub(super) fn next(&self) -> Option<PeekPlace> {
-        self.next
     }
 
     /// Returns the list of the next slice. If the answer has as many messages as it may have, another message needs

@@ -1,13 +1,13 @@
 //! The parameters of a peek.
 
 use super::FRAME_BYTES_MAX;
-use super::filter::Filter;
 use crate::config::Config;
-use crate::http::admin::topic_of;
+use crate::http::admin::{channel_of, topic_of};
 use engine_rules::{PeekFrom, PeekPlace, Seq};
+use memchr::memmem;
 use program::http::{Failure, Query};
+use serde_json::Value;
 use wire::id::MessageId;
-use wire::name::is_valid_name;
 
 /// Messages of an answer, if the request does not say how many.
 const LIMIT_DEFAULT: u64 = 10;
@@ -31,18 +31,41 @@ pub(super) struct Wanted {
     pub(super) filter: Filter,
 }
 
-/// The reason why a request is refused.
-#[derive(Debug)]
-pub(super) enum Bad {
-    /// A failure that other endpoints have, too.
-    Failure(Failure),
-    /// The word, and what the parameter may be.
-    Argument(&'static str, String),
+/// The conditions that a body must fulfil, all of them.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct Filter {
+    /// The bytes of this text are in the body.
+    pub(super) contains: Option<String>,
+    /// The body is JSON, and has a value at this JSON pointer.
+    pub(super) pointer: Option<String>,
+    /// This value: a string as it is, everything else as compact JSON.
+    pub(super) equals: Option<String>,
 }
 
-impl From<Failure> for Bad {
-    fn from(failure: Failure) -> Bad {
-        Bad::Failure(failure)
+impl Filter {
+    /// True if there is no condition.
+    pub(super) fn accepts_all(&self) -> bool {
+        *self == Filter::default()
+    }
+
+    pub(super) fn accepts(&self, body: &[u8]) -> bool {
+        if let Some(text) = &self.contains
+            && memmem::find(body, text.as_bytes()).is_none()
+        {
+            return false;
+        }
+        let Some(pointer) = &self.pointer else {
+            return true;
+        };
+        let Ok(value) = serde_json::from_slice::<Value>(body) else {
+            return false;
+        };
+        match (value.pointer(pointer), &self.equals) {
+            (None, _) => false,
+            (Some(_), None) => true,
+            (Some(Value::String(found)), Some(equals)) => found == equals,
+            (Some(found), Some(equals)) => found.to_string() == *equals,
+        }
     }
 }
 
@@ -61,10 +84,10 @@ pub(super) fn prohibition(config: &Config) -> Option<&'static str> {
 }
 
 impl Wanted {
-    pub(super) fn from_query(query: &Query<'_>, is_of_channel: bool) -> Result<Wanted, Bad> {
+    pub(super) fn from_query(query: &Query<'_>, is_of_channel: bool) -> Result<Wanted, Failure> {
         let topic = topic_of(query, Failure::bad("INVALID_ARG_TOPIC"))?.to_owned();
         let channel = if is_of_channel {
-            Some(channel_of(query)?)
+            Some(channel_of(query)?.to_owned())
         } else {
             None
         };
@@ -85,16 +108,18 @@ impl Wanted {
                 } else {
                     "oldest, newest, deferred or published; channels also have in_flight, requeued and attempts"
                 };
-                return Err(Bad::Argument(
-                    "INVALID_ARG_FROM",
-                    format!("from is {words}"),
-                ));
+                let reason = format!("from is {words}");
+                return Err(Failure::bad("INVALID_ARG_FROM").because(reason));
             }
         };
         if since.is_some() && !matches!(from, PeekFrom::Published { .. }) {
             return Err(bad_since("since needs from=published"));
         }
         let place = query.get_filter("cursor");
+        let bad_place = || {
+            let reason = "cursor is the value of next in an earlier answer to the same question";
+            Failure::bad("INVALID_ARG_CURSOR").because(reason)
+        };
         let place = place.map(|text| parse_place(&text).ok_or_else(bad_place));
         let limit = number(query, "limit", LIMIT_DEFAULT, 1..=LIMIT_MAX)?;
         let most = FRAME_BYTES_MAX as u64;
@@ -134,13 +159,8 @@ fn parse_place(text: &str) -> Option<PeekPlace> {
     })
 }
 
-fn bad_place() -> Bad {
-    let reason = "cursor is the value of next in an earlier answer to the same question";
-    Bad::Argument("INVALID_ARG_CURSOR", reason.to_owned())
-}
-
 /// Returns the message behind which the messages are wanted.
-fn since(query: &Query<'_>) -> Result<Option<Seq>, Bad> {
+fn since(query: &Query<'_>) -> Result<Option<Seq>, Failure> {
     let Some(text) = query.get_filter("since") else {
         return Ok(None);
     };
@@ -154,18 +174,8 @@ fn since(query: &Query<'_>) -> Result<Option<Seq>, Bad> {
     }
 }
 
-fn bad_since(reason: &str) -> Bad {
-    Bad::Argument("INVALID_ARG_SINCE", reason.to_owned())
-}
-
-fn channel_of(query: &Query<'_>) -> Result<String, Failure> {
-    let channel = query.get("channel");
-    let channel = channel.ok_or(Failure::bad("MISSING_ARG_CHANNEL"))?;
-    if is_valid_name(channel.as_bytes()) {
-        Ok(channel.to_owned())
-    } else {
-        Err(Failure::bad("INVALID_ARG_CHANNEL"))
-    }
+fn bad_since(reason: &'static str) -> Failure {
+    Failure::bad("INVALID_ARG_SINCE").because(reason)
 }
 
 fn number(
@@ -173,7 +183,7 @@ fn number(
     name: &str,
     default: u64,
     range: std::ops::RangeInclusive<u64>,
-) -> Result<u64, Bad> {
+) -> Result<u64, Failure> {
     let Some(text) = query.get_filter(name) else {
         return Ok(default);
     };
@@ -184,22 +194,22 @@ fn number(
             _ => "INVALID_ARG_MAX_BODY",
         };
         let (least, most) = range.into_inner();
-        Bad::Argument(code, format!("{name} is a number from {least} to {most}"))
+        Failure::bad(code).because(format!("{name} is a number from {least} to {most}"))
     })
 }
 
-fn filter(query: &Query<'_>) -> Result<Filter, Bad> {
+fn filter(query: &Query<'_>) -> Result<Filter, Failure> {
     let pointer = query.get_filter("json");
     if let Some(pointer) = &pointer
         && !pointer.starts_with('/')
     {
-        let reason = "json is a JSON pointer, such as /order/id".to_owned();
-        return Err(Bad::Argument("INVALID_ARG_JSON", reason));
+        let reason = "json is a JSON pointer, such as /order/id";
+        return Err(Failure::bad("INVALID_ARG_JSON").because(reason));
     }
     let equals = query.get("equals").map(str::to_owned);
     if pointer.is_none() && equals.is_some() {
-        let reason = "equals needs json, which says where the value is".to_owned();
-        return Err(Bad::Argument("INVALID_ARG_EQUALS", reason));
+        let reason = "equals needs json, which says where the value is";
+        return Err(Failure::bad("INVALID_ARG_EQUALS").because(reason));
     }
     Ok(Filter {
         contains: query.get_filter("contains"),

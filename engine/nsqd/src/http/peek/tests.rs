@@ -1,7 +1,6 @@
 //! The parameters, the filter and the JSON. `engine/nsqd/tests/peek.rs` has the answers of a real broker.
 
-use super::filter::Filter;
-use super::question::{Wanted, shown_place};
+use super::question::{Filter, Wanted, shown_place};
 use engine_rules::{PeekFrom, PeekPlace};
 use program::http::Query;
 use wire::id::MessageId;

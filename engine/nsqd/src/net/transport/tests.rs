@@ -1,5 +1,5 @@
 use super::*;
-use crate::net::written::Taken;
+use crate::net::socket::Taken;
 use crate::reactor::{self, BYTES_PER_POLL, Engine};
 use futures_lite::future;
 use std::cell::Cell;

@@ -15,7 +15,7 @@
 //! A late reader does not keep the buffers from the other connections: its pieces are copied into memory of its own.
 
 use super::buffers::{BUFFER_BYTES, Buffers, COUNT, Filled};
-use crate::reactor::token::{Received, Token};
+use crate::reactor::token::{Received, Token, place_of};
 use io_uring::{IoUring, cqueue};
 use std::collections::VecDeque;
 use std::io::{self, Read};
@@ -149,11 +149,7 @@ impl Receiving {
         if self.is_refused {
             return false;
         }
-        let index = token.index();
-        if self.inboxes.len() <= index {
-            self.inboxes.resize_with(index + 1, Inbox::default);
-        }
-        let inbox = &mut self.inboxes[index];
+        let inbox = place_of(&mut self.inboxes, token);
         debug_assert!(inbox.request == Request::None && inbox.rest == Rest::InSocket);
         debug_assert!(inbox.copied.is_empty() && inbox.pieces.is_empty());
         inbox.serial = Some(token.serial());

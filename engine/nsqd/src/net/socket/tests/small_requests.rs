@@ -87,7 +87,7 @@ fn requests_of_all_sizes_come_whole_and_in_order() {
     on_every_engine(|_| async {
         let (listener, address) = listener();
         let (stream, mut peer, start) = busy(&listener, address).await;
-        assert_eq!(stream.is_received(), receives());
+        assert_eq!(stream.source().is_received(), receives());
         let writer = thread::spawn(move || {
             let (mut draws, mut place) = (Draws(1), start);
             for _ in 0..3_000 {
@@ -144,7 +144,7 @@ fn a_stream_that_moves_while_it_receives_loses_and_doubles_nothing() {
             if draws.below(60) > 0 {
                 continue;
             }
-            moves_while_received += u32::from(stream.is_received());
+            moves_while_received += u32::from(stream.source().is_received());
             stream = Stream::adopt(stream.into_moving());
         }
         assert_eq!(place, writer.join().expect("no panic"));
@@ -194,7 +194,11 @@ fn streams_that_end_unread_give_their_buffers_back() {
             peer.write_all(&bytes_at(place, 10)).expect("connected");
             place += read(&stream, place, 10).await;
         }
-        assert_eq!(stream.is_received(), receives(), "buffers are left");
+        assert_eq!(
+            stream.source().is_received(),
+            receives(),
+            "buffers are left"
+        );
     });
 }
 
@@ -220,7 +224,11 @@ fn streams_that_are_read_late_leave_buffers_to_the_others() {
             for _ in 0..100 {
                 peer.write_all(&bytes_at(place, 10)).expect("connected");
                 place += read(&stream, place, 10).await;
-                assert_eq!(stream.is_received(), receives(), "after {place} bytes");
+                assert_eq!(
+                    stream.source().is_received(),
+                    receives(),
+                    "after {place} bytes"
+                );
             }
             for (stream, mut peer, start) in late {
                 let mut place = start;
@@ -279,7 +287,7 @@ fn a_stream_that_is_held_back_keeps_its_input_and_goes_on() {
         while place < end {
             place += read(&stream, place, 70).await;
         }
-        assert!(!stream.is_received());
+        assert!(!stream.source().is_received());
         for _ in 0..100 {
             peer.write_all(&bytes_at(place, 10)).expect("connected");
             let end = place + 10;
@@ -311,7 +319,7 @@ fn a_stream_that_ends_at_once_takes_nothing_from_the_next_one_with_its_number() 
                 assert!(future::poll_once(waits).await.is_none());
             }
             // The request of the ring is queued. From here on nothing is awaited.
-            assert_eq!(stream.is_received(), receives());
+            assert_eq!(stream.source().is_received(), receives());
             let number = stream.socket.as_raw_fd();
             drop(stream);
             let copy = rustix::io::fcntl_dupfd_cloexec(&other.socket, number);
@@ -351,7 +359,7 @@ fn the_end_of_a_unix_socket_comes_right_behind_its_input() {
             let waits = future::poll_fn(|cx| stream.poll_read(cx, &mut [0; 100]));
             assert!(future::poll_once(waits).await.is_none());
         }
-        assert_eq!(stream.is_received(), receives());
+        assert_eq!(stream.source().is_received(), receives());
         peer.write_all(&bytes_at(place, 10)).expect("connected");
         drop(peer);
         assert_eq!(read(&stream, place, 100).await, 10);
@@ -365,7 +373,7 @@ fn a_reset_comes_right_behind_the_input() {
     on_every_engine(|_| async {
         let (listener, address) = listener();
         let (stream, mut peer, place) = busy(&listener, address).await;
-        assert_eq!(stream.is_received(), receives());
+        assert_eq!(stream.source().is_received(), receives());
         peer.write_all(&bytes_at(place, 10)).expect("connected");
         let linger = socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO));
         linger.expect("a TCP socket");
@@ -388,13 +396,13 @@ fn a_stream_that_gathers_is_not_woken_by_each_packet() {
     on_every_engine(|_| async {
         let (listener, address) = listener();
         let (stream, mut peer, mut place) = busy(&listener, address).await;
-        assert_eq!(stream.is_received(), receives());
-        stream.let_gather();
+        assert_eq!(stream.source().is_received(), receives());
+        stream.source().let_gather();
         for _ in 0..3 {
             peer.write_all(&bytes_at(place, 10)).expect("connected");
             place += read(&stream, place, 10).await;
         }
-        assert!(!stream.is_received());
+        assert!(!stream.source().is_received());
     });
 }
 
@@ -406,7 +414,7 @@ fn a_stream_that_is_polled_after_its_receiving_is_closed_when_it_ends() {
         let (listener, address) = listener();
         let (stream, mut peer, _) = busy(&listener, address).await;
         let (other, _other_peer, _) = busy(&listener, address).await;
-        stream.let_gather();
+        stream.source().let_gather();
         if is_ring(engine) {
             // The receiving ends here. The reactor hears of it after the next read.
             assert!(other.stage(&[IoSlice::new(b"x")]));
@@ -417,7 +425,7 @@ fn a_stream_that_is_polled_after_its_receiving_is_closed_when_it_ends() {
             assert!(future::poll_once(waits).await.is_none());
             reactor::sleep(Duration::from_millis(1)).await;
         }
-        assert!(!stream.is_received());
+        assert!(!stream.source().is_received());
         drop(stream);
         peer.set_nonblocking(true).expect("a socket");
         for _ in 0..2_000 {

@@ -1,0 +1,233 @@
+//! Addresses: from what the operator wrote to what the shards listen on. For `nsqd --check`: free, and different from each
+//! other.
+
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use program::tcp_address;
+use program::tcp_socket::{BIND_PAUSE, BIND_TIMEOUT};
+use socket2::{Domain, Protocol, Socket, Type};
+use wire::go_error::system_text;
+
+use super::Finding;
+use crate::config::Config;
+use crate::net::address::{ListenAddress, UnixSocket};
+
+/// A place to listen at that belongs to this process until this is dropped. No client can connect yet.
+#[derive(Debug)]
+pub(crate) struct Reserved {
+    /// The address that the shards are to listen on: resolved, and with a port. That of a unix socket keeps the place, too.
+    pub(super) address: ListenAddress,
+    /// On other systems than Linux, the socket would be in the way of the shards' listeners.
+    _socket: Option<Socket>,
+}
+
+/// The meaning of the text that names a place to listen at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressKind {
+    /// `<host>:<port>` is an IP address, and everything else is the path of a unix socket, as in nsqd for TCP and HTTP.
+    TcpOrUnix,
+    /// An IP address.
+    Tcp,
+    /// The path of a unix socket.
+    Unix,
+}
+
+/// A flag that names an address, and its value.
+pub(super) type AskedFor<'a> = (&'static str, &'a str, AddressKind);
+
+/// The addresses to listen at, in the order of a start. An empty one but the first is switched off.
+pub(super) fn asked_for(config: &Config) -> [AskedFor<'_>; 5] {
+    use AddressKind::{Tcp, TcpOrUnix, Unix};
+    let https = if config.has_certificate() {
+        config.https_address.as_str()
+    } else {
+        ""
+    };
+    [
+        ("tcp-address", &config.tcp_address, TcpOrUnix),
+        ("http-address", &config.http_address, TcpOrUnix),
+        ("https-address", https, Tcp),
+        ("unix-socket", &config.unix_socket, Unix),
+        ("http-unix-socket", &config.http_unix_socket, Unix),
+    ]
+}
+
+/// Reserves a place to listen at. The file of a unix socket gets the permissions `mode`. May block for up to a second.
+pub(super) fn reserve(
+    address: &str,
+    kind: AddressKind,
+    mode: Option<u32>,
+) -> Result<Reserved, Finding> {
+    let is_tcp = match kind {
+        AddressKind::TcpOrUnix => tcp_address::split_host_port(address).is_some(),
+        AddressKind::Tcp => true,
+        AddressKind::Unix => false,
+    };
+    if is_tcp {
+        return reserve_tcp(address);
+    }
+    let bind = || UnixSocket::bind(address, mode);
+    let socket = retry_while_in_use(BIND_TIMEOUT, bind);
+    let socket = socket.map_err(|error| {
+        let why = format!("listen unix {address}: bind: {}", system_text(&error));
+        refused(address, &why, unix_hint(&error))
+    })?;
+    Ok(Reserved {
+        address: ListenAddress::Unix(Arc::new(socket)),
+        _socket: None,
+    })
+}
+
+fn unix_hint(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => {
+            "the socket belongs to a process that runs, or the file is no socket: choose another path, or end that \
+             process or remove that file"
+        }
+        io::ErrorKind::InvalidInput => "the path of a unix socket has at most 107 bytes",
+        _ => "what is not <host>:<port> is the path of a unix socket",
+    }
+}
+
+/// Reserves an address for the shards. Blocks for up to a second.
+///
+/// Listeners with SO_REUSEPORT alone do not find out that the address is taken: a second nsqd of the same user would
+/// start without an error and take half of the connections. So a socket is bound without this option first.
+fn reserve_tcp(address: &str) -> Result<Reserved, Finding> {
+    reserve_within(address, BIND_TIMEOUT)
+}
+
+fn reserve_within(address: &str, timeout: Duration) -> Result<Reserved, Finding> {
+    let candidate = tcp_address::resolve(address).map_err(|why| refused(address, &why, ""))?;
+    reserve_with_retries(candidate, timeout).map_err(|error| {
+        let why = format!("listen tcp {candidate}: bind: {}", system_text(&error));
+        refused(address, &why, tcp_address::bind_hint(&error, "nsqd"))
+    })
+}
+
+/// An address cannot be listened on. It is in the operator's spelling, and the cause in nsqd's words where nsqd has some.
+fn refused(address: &str, why: &str, advice: impl Into<String>) -> Finding {
+    Finding::failure(format!("listen ({address}) failed - {why}"), advice)
+}
+
+fn reserve_with_retries(address: SocketAddr, timeout: Duration) -> io::Result<Reserved> {
+    // Connections that an earlier process has left, in TIME_WAIT for example, are in the way of the first try only.
+    let bind = || bind_alone(address, false).or_else(|_| bind_alone(address, true));
+    retry_while_in_use(timeout, bind).and_then(share_with_shards)
+}
+
+fn retry_while_in_use<T>(timeout: Duration, bind: impl Fn() -> io::Result<T>) -> io::Result<T> {
+    let deadline = Instant::now() + timeout;
+    loop {
+        match bind() {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && Instant::now() < deadline => {
+                std::thread::sleep(BIND_PAUSE);
+            }
+            bound => return bound,
+        }
+    }
+}
+
+/// Binds a socket that does not listen, without SO_REUSEPORT.
+fn bind_alone(address: SocketAddr, reuse_address: bool) -> io::Result<Socket> {
+    let domain = Domain::for_address(address);
+    let socket = Socket::new(domain, Type::STREAM, Some(Protocol::TCP))?;
+    if address.is_ipv6() {
+        socket.set_only_v6(false)?;
+    }
+    socket.set_reuse_address(reuse_address)?;
+    socket.bind(&address.into())?;
+    Ok(socket)
+}
+
+/// Lets listeners with SO_REUSEPORT bind the socket's address, too, and nobody else.
+fn share_with_shards(socket: Socket) -> io::Result<Reserved> {
+    let address = socket.local_addr()?;
+    let address = address
+        .as_socket()
+        .expect("the socket was bound to an IP address");
+    socket.set_reuse_address(false)?;
+    socket.set_reuse_port(true)?;
+    Ok(Reserved {
+        address: ListenAddress::Tcp(address),
+        _socket: cfg!(target_os = "linux").then_some(socket),
+    })
+}
+
+/// Tries each address, and gives it back at once: an nsqd that starts meanwhile must get its addresses. A start holds
+/// all of them, and so finds out that two are equal. Here their comparison does. Each finding has the flag's name.
+pub(super) fn check(config: &Config) -> Vec<(&'static str, Finding)> {
+    let mut free: Vec<(&str, Place)> = Vec::new();
+    let mut findings = Vec::new();
+    for (name, address, kind) in asked_for(config) {
+        if address.is_empty() && name != "tcp-address" {
+            continue;
+        }
+        let reserved = reserve(address, kind, config.unix_socket_mode.0);
+        let place = reserved.map(|found| Place::new(address, &found.address));
+        let finding = match place {
+            Err(finding) => finding,
+            Ok(place) => {
+                let finding = judge(address, &place, &free);
+                free.push((name, place));
+                finding
+            }
+        };
+        findings.push((name, finding));
+    }
+    findings
+}
+
+/// `free` are the addresses before this one.
+fn judge(address: &str, place: &Place, free: &[(&str, Place)]) -> Finding {
+    match free.iter().find(|(_, other)| place.is_in_the_way_of(other)) {
+        None => Finding::ok(format!("{address} is free")),
+        Some((other, _)) => Finding::failure(
+            format!("{address} cannot be listened on: --{other} has it already"),
+            "choose another port, or another path of a unix socket, for one of the two",
+        ),
+    }
+}
+
+/// The address or path that a listener takes for itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Place {
+    Tcp(SocketAddr),
+    /// The system picks a port that nobody has.
+    AnyPort,
+    /// The text that log lines show.
+    Unix(String),
+}
+
+impl Place {
+    /// `found` is what a start would listen on if `address` is asked for.
+    fn new(address: &str, found: &ListenAddress) -> Place {
+        let port = address.rsplit(':').next().unwrap_or_default();
+        match found {
+            ListenAddress::Unix(_) => Place::Unix(found.to_string()),
+            ListenAddress::Tcp(_) if port.trim_matches('0').is_empty() => Place::AnyPort,
+            ListenAddress::Tcp(address) => Place::Tcp(*address),
+        }
+    }
+
+    /// Returns whether only one of the two can be listened on. A wildcard includes all addresses, those of both
+    /// families.
+    fn is_in_the_way_of(&self, other: &Place) -> bool {
+        match (self, other) {
+            (Place::Tcp(one), Place::Tcp(other)) => {
+                let (ip, other_ip) = (one.ip(), other.ip());
+                let has_same_ip =
+                    ip == other_ip || ip.is_unspecified() || other_ip.is_unspecified();
+                one.port() == other.port() && has_same_ip
+            }
+            (Place::Unix(one), Place::Unix(other)) => one == other,
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
