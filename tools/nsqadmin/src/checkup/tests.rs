@@ -1,9 +1,14 @@
 use serde_json::{Value, json};
 
+use std::collections::BTreeSet;
+
+use super::node::GONE_MAX;
 use super::*;
 
+mod dedup;
 mod flood;
 mod servers;
+mod unclaimed;
 
 /// Seconds between two rounds.
 const STEP: i64 = 5;
@@ -1008,7 +1013,8 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
     let shard = &node.shards[&1];
     assert!((shard.load.unwrap() - 0.95).abs() < 1e-9, "{shard:?}");
     assert_eq!((shard.connections, shard.topic_count), (7.0, 1));
-    assert_eq!(shard.busiest, Some(("t".to_owned(), 100.0)));
+    let busiest = shard.busiest.as_ref().unwrap();
+    assert_eq!((busiest.topic.as_str(), busiest.rate), ("t", 100.0));
     // After 95 s, 905 GB are free.
     assert!((node.disk.unwrap().full_in.unwrap() - 905.0).abs() < 1e-6);
     let sentences = sentences(&last);
@@ -1076,16 +1082,19 @@ fn nodes_that_vanish_again_and_again_take_bounded_memory() {
     let mut last = Checkup::default();
     for step in 0..30 {
         let mut round = round_at(step * 2000, &[]);
-        let known = Ok(std::collections::BTreeSet::new());
+        let known = Ok(BTreeSet::new());
         round.lookupds.insert("l:1".to_owned(), known);
         for node in 0..100 {
             round.add_failure(&format!("n{step}-{node}:1"), "timeout".to_owned());
         }
         last = checker.check(round);
     }
-    assert_eq!(checker.gone.len(), GONE_MAX);
-    assert!(checker.gone.contains_key("n28-0:1"), "the last are kept");
-    assert!(!checker.gone.contains_key("n0-0:1"));
+    assert_eq!(checker.vanished.gone.len(), GONE_MAX);
+    assert!(
+        checker.vanished.gone.contains_key("n28-0:1"),
+        "the last are kept"
+    );
+    assert!(!checker.vanished.gone.contains_key("n0-0:1"));
     assert_eq!(last.concerns.len(), GONE_MAX + 100);
 }
 

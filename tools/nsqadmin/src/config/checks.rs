@@ -16,10 +16,9 @@ use upgrade::{
 };
 use url::Url;
 
-use crate::cidr;
-use crate::url_map::UrlMap;
+use crate::access::parse_range;
 
-use super::{ClientFlags, Config};
+use super::{ClientFlags, Config, UrlMap};
 
 /// The values that the checks of a [`Config`] lead to.
 #[derive(Clone, Debug)]
@@ -334,5 +333,5 @@ fn check_origin(origin: &str) -> Result<(), String> {
 }
 
 fn range(flag: &str, text: &str) -> Result<IpNet, String> {
-    cidr::parse(text).map_err(|why| format!("failed to parse --{flag} ({text}) - {why}"))
+    parse_range(text).map_err(|why| format!("failed to parse --{flag} ({text}) - {why}"))
 }

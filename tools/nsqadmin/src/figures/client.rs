@@ -41,8 +41,9 @@ impl ClientFigures {
 
     /// Sorts clients by hostname, node and address. If their node has a region or zone, they are sorted by node first,
     /// and then by nearness to it.
-    pub fn sort(clients: &mut [ClientFigures]) {
+    pub fn sorted(mut clients: Vec<ClientFigures>) -> Vec<ClientFigures> {
         clients.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
+        clients
     }
 
     fn sort_key(&self) -> (&str, bool, bool, [&str; 5]) {

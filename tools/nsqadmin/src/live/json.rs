@@ -144,8 +144,17 @@ fn node_set(nodes: &BTreeMap<String, Figures>) -> u64 {
 
 impl LiveTopic {
     fn summary(&self, name: &str) -> impl Serialize {
-        let paused = self.total.nodes.values().filter(|node| node.is_paused);
-        let paused = self.total.figures.is_paused.then(|| paused.count());
+        let paused = self
+            .total
+            .nodes
+            .values()
+            .filter(|node| node.operated.is_paused);
+        let paused = self
+            .total
+            .figures
+            .operated
+            .is_paused
+            .then(|| paused.count());
         json_object! {
             topic: name,
             #[serde(flatten)]
