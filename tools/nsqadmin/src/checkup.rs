@@ -27,10 +27,8 @@ use wire::json_object;
 pub use channel::ChannelCheck;
 pub use concern::{Concern, Subject};
 pub use node::{DiskFigures, GoneNode, NodeCheck, ShardFigures};
-pub use producer::{ProducerFigures, TopicProducers};
-pub use round::{
-    Backlog, ChannelRound, ConsumerKey, LookupdRound, NodeMetrics, NodeRound, Round, ShardUse,
-};
+pub use producer::TopicProducers;
+pub use round::{LookupdRound, NodeMetrics, NodeRound, ProducerFigures, Round, ShardUse};
 
 use crate::figures::{Now, rounded};
 

@@ -99,13 +99,13 @@ pub(super) fn check_channel(
     // Messages behind a pause of the topic wait in the topic, and the sentence is about them.
     let in_topic = diagnosis.pauses().filter(|paused| paused.is_of_topic);
     let waiting = in_topic.fold(flow.depth, |most, paused| most.max(paused.waiting));
+    let subject = Subject::Channel(name.0.clone(), name.1.clone());
     let concern = check.is_problem.then(|| Concern {
-        subject: Subject::Channel(name.0.clone(), name.1.clone()),
-        sentence: check.sentence.clone(),
         depth: waiting,
         oldest_ms: after.oldest_ms,
         is_older,
         is_retried,
+        ..Concern::new(subject, check.sentence.clone())
     });
     (check, concern)
 }
@@ -248,27 +248,17 @@ impl Departed {
     pub(super) fn next(&mut self, after: &Round) {
         let now = after.now.steady_millis;
         for (key, channel) in &after.channels {
-            match (&channel.consumer, self.0.get_mut(key)) {
-                (Some(name), Some(last)) => {
-                    if last.name != *name {
-                        last.name.clone_from(name);
-                    }
-                    (last.count, last.left, last.told) = (channel.finishes.len(), None, now);
-                }
-                (Some(name), None) => {
-                    let last = Last {
-                        name: name.clone(),
-                        count: channel.finishes.len(),
-                        left: None,
-                        told: now,
-                    };
-                    self.0.insert(key.clone(), last);
-                }
-                (None, Some(last)) => {
-                    last.left.get_or_insert(now);
-                    last.told = now;
-                }
-                (None, None) => {}
+            if let Some(name) = &channel.consumer {
+                let last = Last {
+                    name: name.clone(),
+                    count: channel.finishes.len(),
+                    left: None,
+                    told: now,
+                };
+                self.0.insert(key.clone(), last);
+            } else if let Some(last) = self.0.get_mut(key) {
+                last.left.get_or_insert(now);
+                last.told = now;
             }
         }
         self.0

@@ -13,9 +13,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nsq_doctor::{grown, short};
-use serde::Serialize;
 
-use super::round::{NodeRound, Recent, Round};
+use super::round::{Connection, NodeRound, ProducerFigures, Recent, Round};
 use super::{ABSENT_MAX, keep_latest};
 
 /// Most producers of a topic that are listed: those with the highest rates.
@@ -79,32 +78,6 @@ pub struct TopicProducers {
     pub count: usize,
     /// The producers with the highest rates.
     pub listed: Vec<ProducerFigures>,
-}
-
-/// A connection that publishes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ProducerFigures {
-    /// `host:port` of the node.
-    pub node: String,
-    /// The client's end of the connection.
-    pub remote_address: String,
-    /// The name that the client gave itself.
-    pub client_id: String,
-    /// The name of the client's machine.
-    pub hostname: String,
-    /// The client library.
-    pub user_agent: String,
-    /// The time of the connection, in seconds since 1970.
-    pub connect_ts: i64,
-    /// The messages since the connection.
-    pub count: i64,
-    /// Messages per second.
-    #[serde(skip)]
-    pub rate: f64,
-    /// The usual messages per second of this connection, or of the one that it replaces. `None` if the topic has not been
-    /// watched for long enough.
-    #[serde(skip)]
-    pub usual: Option<f64>,
 }
 
 /// The usual rates of producers, by topic.
@@ -211,7 +184,7 @@ impl Usual {
         let mut topics: BTreeMap<String, TopicProducers> = BTreeMap::new();
         for (name, topic) in &after.topics {
             let figures = topics.entry(name.clone()).or_default();
-            for (address, node) in &topic.nodes {
+            for (address, node) in topic {
                 if let Some((earlier, elapsed)) = recent.earliest_count(name, address, after) {
                     let seconds = elapsed.as_secs_f64();
                     figures.is_measured = true;
@@ -221,19 +194,16 @@ impl Usual {
         }
         for (address, node) in &after.nodes {
             let (known, elapsed) = recent.earliest_answer(address, node);
-            for producer in producers_of(address, known, node, elapsed.as_secs_f64()) {
+            for producer in producers_of(known, node, elapsed.as_secs_f64()) {
                 let (topic, producer) = producer;
                 topics.entry(topic).or_default().listed.push(producer);
             }
         }
-        let is_silent = |node: &str| after.is_silent(node);
         for (name, figures) in &mut topics {
             let published = figures.listed.iter().map(|producer| producer.rate);
             figures.others = (figures.arrivals - published.sum::<f64>()).max(0.0);
-            self.0
-                .entry(name.clone())
-                .or_default()
-                .next(figures, seconds, is_silent);
+            let watched = self.0.entry(name.clone()).or_default();
+            watched.next(figures, seconds, |node| after.is_silent(node));
             figures.count = figures.listed.len();
             let highest_first = |a: &ProducerFigures, b: &ProducerFigures| {
                 let order = b.rate.total_cmp(&a.rate).then(b.count.cmp(&a.count));
@@ -255,32 +225,20 @@ impl Usual {
 }
 
 /// Returns the producers of a node, each with its topic.
-fn producers_of<'a>(
-    address: &'a str,
-    before: Option<&'a NodeRound>,
-    after: &'a NodeRound,
+fn producers_of(
+    before: Option<&NodeRound>,
+    after: &NodeRound,
     seconds: f64,
-) -> impl Iterator<Item = (String, ProducerFigures)> + 'a {
+) -> impl Iterator<Item = (String, ProducerFigures)> {
     after.producers.iter().map(move |(key, producer)| {
-        let earlier = before.and_then(|node| node.producers.get(key));
-        // All messages of a new connection belong to this time, but not those of a new node.
-        let earlier = match (earlier, before) {
-            (Some(earlier), _) => Some(earlier.count),
-            (None, Some(_)) => Some(0),
-            (None, None) => None,
-        };
-        let figures = ProducerFigures {
-            node: address.to_owned(),
-            remote_address: key.remote_address.clone(),
-            client_id: producer.client_id.clone(),
-            hostname: producer.hostname.clone(),
-            user_agent: producer.user_agent.clone(),
-            connect_ts: key.connect_ts,
-            count: producer.count,
-            rate: rate(earlier, producer.count, seconds),
-            usual: None,
-        };
-        (key.topic.clone(), figures)
+        let earlier = before.map(|node| {
+            let earlier = node.producers.get(key);
+            // All messages of a new connection belong to this time, but not those of a new node.
+            earlier.map_or(0, |earlier| earlier.count)
+        });
+        let mut producer = producer.clone();
+        producer.rate = rate(earlier, producer.count, seconds);
+        (key.0.clone(), producer)
     })
 }
 
@@ -326,9 +284,6 @@ struct Rate {
     /// The time for which the rate was far below `accepted`, in seconds.
     away_seconds: f64,
 }
-
-/// A connection: its node, the client's end, and its time.
-type Connection = (String, String, i64);
 
 /// The client's own name, and that of its machine.
 type Client = (String, String);

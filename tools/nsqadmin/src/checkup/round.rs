@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, NodeSample, Pause, sum};
+use serde::Serialize;
 
 use crate::figures::{Answered, Now};
 
@@ -24,7 +25,7 @@ pub struct Round {
     /// The channels by topic and channel.
     pub channels: BTreeMap<(String, String), ChannelRound>,
     /// The topics.
-    pub topics: BTreeMap<String, TopicRound>,
+    pub topics: BTreeMap<String, TopicNodes>,
     /// The topics that get dead letters, each with a channel that they come from, as `topic/channel`.
     pub dead_letters: BTreeMap<String, String>,
     /// The nodes by `host:port`.
@@ -43,28 +44,16 @@ pub struct ChannelRound {
     /// False if this message is on a node that consumers may not have found yet.
     pub is_oldest_found: bool,
     /// The messages that each connection of a consumer has finished.
-    pub finishes: BTreeMap<ConsumerKey, i64>,
+    pub finishes: BTreeMap<Connection, i64>,
     /// One of the consumers, in words.
     pub consumer: Option<String>,
 }
 
-/// A connection of a consumer of a channel.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConsumerKey {
-    /// `host:port` of the node.
-    pub node: String,
-    /// The client's end of the connection.
-    pub remote_address: String,
-    /// The time of the connection, in seconds since 1970.
-    pub connect_ts: i64,
-}
+/// A connection to a node: `host:port` of the node, the client's end, and the time of the connection, in seconds since 1970.
+pub(super) type Connection = (String, String, i64);
 
-/// A topic on all nodes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TopicRound {
-    /// The nodes by `host:port`.
-    pub nodes: BTreeMap<String, TopicNode>,
-}
+/// A topic on all nodes by `host:port`.
+pub(super) type TopicNodes = BTreeMap<String, TopicNode>;
 
 /// A topic on one node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -126,8 +115,8 @@ pub struct NodeRound {
     pub topics: Arc<BTreeSet<String>>,
     /// The messages of the node, which are told after the node has vanished.
     pub backlog: Arc<Backlog>,
-    /// The producers by connection and topic.
-    pub producers: BTreeMap<ProducerKey, Producer>,
+    /// The connections that publish, by topic, the client's end, and the time of the connection. Their rates are not known.
+    pub producers: BTreeMap<(String, String, i64), ProducerFigures>,
     /// The shard of each topic, and the messages of the topic since the start.
     pub shards: BTreeMap<String, (u64, i64)>,
     /// The shards' use of their cores, and the disk.
@@ -148,28 +137,30 @@ pub struct Backlog {
     pub longest: Vec<String>,
 }
 
-/// A connection, and a topic to which the connection publishes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProducerKey {
-    /// The topic.
-    pub topic: String,
+/// A connection that publishes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProducerFigures {
+    /// `host:port` of the node.
+    pub node: String,
     /// The client's end of the connection.
     pub remote_address: String,
-    /// The time of the connection, in seconds since 1970.
-    pub connect_ts: i64,
-}
-
-/// The figures of a [`ProducerKey`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Producer {
     /// The name that the client gave itself.
     pub client_id: String,
     /// The name of the client's machine.
     pub hostname: String,
     /// The client library.
     pub user_agent: String,
+    /// The time of the connection, in seconds since 1970.
+    pub connect_ts: i64,
     /// The messages since the connection.
     pub count: i64,
+    /// Messages per second.
+    #[serde(skip)]
+    pub rate: f64,
+    /// The usual messages per second of this connection, or of the one that it replaces. `None` if the topic has not been
+    /// watched for long enough.
+    #[serde(skip)]
+    pub usual: Option<f64>,
 }
 
 /// The figures of a node that only its `/metrics` has.
@@ -229,16 +220,17 @@ impl Round {
         }
         for client in &stats.producers {
             for published in &client.pub_counts {
-                let key = ProducerKey {
-                    topic: published.topic.clone(),
+                let topic = published.topic.clone();
+                let key = (topic, client.remote_address.clone(), client.connect_ts);
+                let producer = ProducerFigures {
+                    node: address.to_owned(),
                     remote_address: client.remote_address.clone(),
-                    connect_ts: client.connect_ts,
-                };
-                let producer = Producer {
                     client_id: client.client_id.clone(),
                     hostname: client.hostname.clone(),
                     user_agent: client.user_agent.clone(),
+                    connect_ts: client.connect_ts,
                     count: published.count,
+                    ..ProducerFigures::default()
                 };
                 node.producers.insert(key, producer);
             }
@@ -279,7 +271,7 @@ impl Round {
                 publishers_max: topic.dedup_publisher_count_max.unwrap_or(0),
             }),
         };
-        round.nodes.insert(address.to_owned(), node);
+        round.insert(address.to_owned(), node);
         for channel in &topic.channels {
             let mut node = NodeSample::of(topic, channel, now);
             node.uptime = uptime;
@@ -297,11 +289,8 @@ impl Round {
             round.sample.nodes.insert(address.to_owned(), node);
             round.oldest_ms = round.oldest_ms.max(channel.oldest_unfinished_ms);
             for client in channel.clients.iter().flatten() {
-                let key = ConsumerKey {
-                    node: address.to_owned(),
-                    remote_address: client.remote_address.clone(),
-                    connect_ts: client.connect_ts,
-                };
+                let client_end = client.remote_address.clone();
+                let key = (address.to_owned(), client_end, client.connect_ts);
                 round.finishes.insert(key, client.finish_count);
                 round.consumer.get_or_insert_with(|| name_of(client));
             }
@@ -497,7 +486,7 @@ impl Recent {
     ) -> Option<(i64, Duration)> {
         let later = after.nodes.get(address)?;
         self.rounds.iter().find_map(|round| {
-            let count = round.topics.get(topic)?.nodes.get(address)?.message_count;
+            let count = round.topics.get(topic)?.get(address)?.message_count;
             let earlier = round.nodes.get(address)?;
             Some((count, between(earlier, later)))
         })

@@ -8,7 +8,7 @@ use nsq_doctor::{Paused, Unreached, duration, short, sum};
 
 use super::and_more;
 use super::concern::{Concern, Subject};
-use super::round::{Forgotten, Round, TopicNode, TopicRound};
+use super::round::{Forgotten, Round, TopicNode, TopicNodes};
 
 /// The age in milliseconds from which an unclaimed message counts as old. A topic that is new at a node has no channel for a
 /// moment.
@@ -35,7 +35,7 @@ pub(super) struct Unclaimed(BTreeMap<(String, String), i64>);
 impl Unclaimed {
     /// Takes the next round. Returns the concerns about topics with unclaimed messages.
     pub(super) fn next(&mut self, round: &Round) -> Vec<Concern> {
-        let node_of = |topic: &String, node: &String| round.topics.get(topic)?.nodes.get(node);
+        let node_of = |topic: &String, node: &String| round.topics.get(topic)?.get(node);
         self.0.retain(|(topic, node), _| {
             // A node that does not answer once has its messages still.
             round.is_silent(node) || node_of(topic, node).is_some_and(TopicNode::is_unclaimed)
@@ -46,10 +46,10 @@ impl Unclaimed {
             .collect()
     }
 
-    fn concern(&mut self, name: &str, topic: &TopicRound, round: &Round) -> Option<Concern> {
-        let nodes = topic.nodes.iter();
+    fn concern(&mut self, name: &str, topic: &TopicNodes, round: &Round) -> Option<Concern> {
+        let nodes = topic.iter();
         let mut unclaimed: Vec<_> = nodes.filter(|(_, node)| node.is_unclaimed()).collect();
-        let has_channels = topic.nodes.values().any(|node| node.channel_count > 0);
+        let has_channels = topic.values().any(|node| node.channel_count > 0);
         if has_channels {
             unclaimed.retain(|(address, node)| {
                 let key = (name.to_owned(), (*address).clone());
@@ -89,21 +89,19 @@ impl Unclaimed {
             (_, Some(paused)) => format!("{missing}. {paused}"),
         };
         Some(Concern {
-            subject: Subject::Topic(name.to_owned()),
-            sentence,
             depth,
             oldest_ms,
             is_older: oldest_ms.is_some_and(|age| age >= OLD_MILLIS),
-            is_retried: false,
+            ..Concern::new(Subject::Topic(name.to_owned()), sentence)
         })
     }
 }
 
 /// Returns the pauses of a topic at its nodes.
-fn pause_of(topic: &TopicRound) -> Option<Paused> {
-    let nodes = topic.nodes.values();
+fn pause_of(topic: &TopicNodes) -> Option<Paused> {
+    let nodes = topic.values();
     let found = nodes.filter_map(|node| Some((node.pause.clone()?, node.depth)));
-    Paused::new(true, found.collect(), topic.nodes.len())
+    Paused::new(true, found.collect(), topic.len())
 }
 
 /// Returns the sentence about nodes without a channel of a topic that has channels at other nodes.
@@ -148,13 +146,13 @@ impl Dedup {
     pub(super) fn next(&mut self, round: &Round) -> Vec<Concern> {
         self.0.retain(|(topic, node), _| {
             let told = round.topics.get(topic);
-            let is_told = told.is_some_and(|topic| topic.nodes.contains_key(node));
+            let is_told = told.is_some_and(|nodes| nodes.contains_key(node));
             // A node that does not answer once goes on with its counts.
             is_told || round.is_silent(node)
         });
         let mut concerns = Vec::new();
         for (name, topic) in &round.topics {
-            let growths = topic.nodes.iter().filter_map(|(address, node)| {
+            let growths = topic.iter().filter_map(|(address, node)| {
                 let now = Counts {
                     steady_millis: round.now.steady_millis,
                     forgotten: node.forgotten?,

@@ -208,17 +208,20 @@ impl Found {
 
     /// Returns the JSON for the page: `outcome`, and the messages or the `reason` why there are none.
     pub fn into_json(self) -> Map<String, Value> {
-        let (outcome, reason) = match self {
+        match self {
             Found::Messages(mut answer) => {
                 answer.insert("outcome".to_owned(), json!("messages"));
-                return answer;
+                answer
             }
-            Found::Nothing(obstacle) => (obstacle.word(), obstacle.reason()),
-        };
-        let mut json = Map::new();
-        json.insert("outcome".to_owned(), json!(outcome));
-        json.insert("reason".to_owned(), json!(reason));
-        json
+            Found::Nothing(obstacle) => {
+                let (outcome, reason) = obstacle.told();
+                let fields = [("outcome", json!(outcome)), ("reason", json!(reason))];
+                fields
+                    .map(|(name, value)| (name.to_owned(), value))
+                    .into_iter()
+                    .collect()
+            }
+        }
     }
 }
 
@@ -236,28 +239,24 @@ impl Obstacle {
         }
     }
 
-    fn word(&self) -> &'static str {
+    /// Returns the word for it, and the sentence that says what to change.
+    fn told(self) -> (&'static str, String) {
         match self {
-            Obstacle::NotServed => "not_served",
-            Obstacle::Forbidden(_) => "forbidden",
-            Obstacle::Absent => "absent",
-            Obstacle::Older => "older",
-            Obstacle::BadQuestion(_) | Obstacle::Failed(_) => "failed",
-        }
-    }
-
-    fn reason(&self) -> String {
-        match self {
-            Obstacle::NotServed => "This node has no peeks, as NSQ's own nsqd. Run ringq's nsqd there, or read a copy of the \
-                                    messages: nsq_tail makes a channel of its own."
-                .to_owned(),
-            Obstacle::Absent => "This node does not have it.".to_owned(),
-            Obstacle::Older => "This node's nsqd is older than nsqadmin, and does not have this list. Run the nsqd of \
-                                nsqadmin's version there."
-                .to_owned(),
-            Obstacle::Forbidden(why) | Obstacle::BadQuestion(why) | Obstacle::Failed(why) => {
-                why.clone()
-            }
+            Obstacle::NotServed => (
+                "not_served",
+                "This node has no peeks, as NSQ's own nsqd. Run ringq's nsqd there, or read a copy of the messages: nsq_tail \
+                 makes a channel of its own."
+                    .to_owned(),
+            ),
+            Obstacle::Absent => ("absent", "This node does not have it.".to_owned()),
+            Obstacle::Older => (
+                "older",
+                "This node's nsqd is older than nsqadmin, and does not have this list. Run the nsqd of nsqadmin's version \
+                 there."
+                    .to_owned(),
+            ),
+            Obstacle::Forbidden(why) => ("forbidden", why),
+            Obstacle::BadQuestion(why) | Obstacle::Failed(why) => ("failed", why),
         }
     }
 }

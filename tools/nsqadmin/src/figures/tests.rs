@@ -159,7 +159,7 @@ fn clients_come_in_the_order_of_their_distance() {
     let clients = total.clients.as_ref().unwrap();
     let order: Vec<String> = clients
         .iter()
-        .map(|client| format!("{}/{}", client.node, client.given.remote_address))
+        .map(|client| format!("{}/{}", client.node.address, client.given.remote_address))
         .collect();
     assert_eq!(
         order,

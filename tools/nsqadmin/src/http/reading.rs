@@ -27,7 +27,10 @@ impl App {
                 self.read_channel(&segments[0], &segments[1], warnings)
                     .await
             }
-            Read::Nodes => self.read_nodes(warnings).await,
+            Read::Nodes => {
+                let nodes = self.cluster.nodes(warnings).await?;
+                Ok(Reply::object(warnings, json_object! { nodes }))
+            }
             Read::Node => self.read_node(&segments[0], warnings).await,
             Read::Counter => self.read_counter(warnings).await,
             Read::Abilities => self.read_abilities(request, warnings).await,
@@ -76,11 +79,6 @@ impl App {
             None => return Err(Refusal::not_found("CHANNEL_NOT_FOUND")),
         };
         Ok(Reply::object(warnings, total))
-    }
-
-    async fn read_nodes(&self, warnings: &mut Warnings) -> Result<Reply, Refusal> {
-        let nodes = self.cluster.nodes(warnings).await?;
-        Ok(Reply::object(warnings, json_object! { nodes }))
     }
 
     async fn read_node(&self, address: &str, warnings: &mut Warnings) -> Result<Reply, Refusal> {

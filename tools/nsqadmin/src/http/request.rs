@@ -176,8 +176,9 @@ impl Request {
         &mut self,
         keys: [&str; N],
     ) -> Result<[String; N], Refusal> {
-        let fields = self.read_fields().await?;
-        texts(&fields, keys).map_err(Refusal::bad)
+        let body = self.read_body().await?;
+        let texts = fields(&body).and_then(|fields| texts(&fields, keys));
+        texts.map_err(Refusal::bad)
     }
 
     /// Does the same for an act with terms, and refuses other keys: a term that was mistyped must not count for nothing.
@@ -188,24 +189,18 @@ impl Request {
         &mut self,
         keys: [&str; N],
     ) -> Result<[String; N], Refusal> {
-        let fields = self.read_fields().await?;
-        let is_known = |given: &str| keys.iter().any(|key| given.eq_ignore_ascii_case(key));
-        match fields.keys().find(|given| !is_known(given)) {
-            None => texts(&fields, keys).map_err(Refusal::bad),
-            Some(unknown) => {
-                let mut shown = unknown.clone();
-                cut_off(&mut shown, KEY_BYTES_MAX);
-                Err(Refusal::bad(format!(
-                    "INVALID_FIELD: {shown:?} means nothing here; the fields are {}",
-                    keys.join(", ")
-                )))
-            }
-        }
-    }
-
-    async fn read_fields(&mut self) -> Result<Map<String, Value>, Refusal> {
         let body = self.read_body().await?;
-        fields(&body).map_err(Refusal::bad)
+        let fields = fields(&body).map_err(Refusal::bad)?;
+        let is_known = |given: &str| keys.iter().any(|key| given.eq_ignore_ascii_case(key));
+        if let Some(unknown) = fields.keys().find(|given| !is_known(given)) {
+            let mut shown = unknown.clone();
+            cut_off(&mut shown, KEY_BYTES_MAX);
+            return Err(Refusal::bad(format!(
+                "INVALID_FIELD: {shown:?} means nothing here; the fields are {}",
+                keys.join(", ")
+            )));
+        }
+        texts(&fields, keys).map_err(Refusal::bad)
     }
 }
 
