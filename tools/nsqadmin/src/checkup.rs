@@ -103,7 +103,7 @@ impl Checker {
         let mut found = self.unclaimed.next(&after);
         found.extend(self.dedup.next(&after));
         for (name, channel) in after.channels.iter().filter(|_| !self.recent.is_empty()) {
-            let is_older = self.ages.grows(&name.0, &name.1);
+            let is_older = self.ages.grows(name);
             let departed = self.departed.sentence(name, steady_millis);
             let (check, concern) = check_channel(name, &self.recent, channel, is_older, departed);
             found.extend(concern);
@@ -224,16 +224,16 @@ impl Checkup {
 pub(crate) fn keep_latest<K: Ord, V>(
     map: &mut BTreeMap<K, V>,
     max: usize,
-    time: impl Fn(&V) -> i64,
+    time: impl Fn(&K, &V) -> i64,
 ) {
     let mut excess = map.len().saturating_sub(max);
     if excess == 0 {
         return;
     }
-    let mut times: Vec<i64> = map.values().map(&time).collect();
+    let mut times: Vec<i64> = map.iter().map(|(key, value)| time(key, value)).collect();
     let (_, last, _) = times.select_nth_unstable(excess - 1);
-    map.retain(|_, value| {
-        let is_forgotten = time(value) <= *last && excess > 0;
+    map.retain(|key, value| {
+        let is_forgotten = time(key, value) <= *last && excess > 0;
         excess -= usize::from(is_forgotten);
         !is_forgotten
     });

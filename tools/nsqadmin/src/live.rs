@@ -233,7 +233,7 @@ impl Snapshot {
             .keys()
             .filter(|node| !snapshot.nodes.contains_key(*node));
         missing.extend(lost.map(|node| (node.clone(), Arc::new(before.of_node(node)))));
-        keep_latest(&mut missing, MISSING_MAX, |own| own.now.steady_millis);
+        keep_latest(&mut missing, MISSING_MAX, |_, own| own.now.steady_millis);
         snapshot.missing = missing;
         snapshot
     }

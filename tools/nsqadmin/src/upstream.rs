@@ -81,11 +81,8 @@ pub struct Upstream {
     unanswered: Option<Unanswered>,
 }
 
-/// An answer whose body has been read.
-struct Answered {
-    status: StatusCode,
-    body: Vec<u8>,
-}
+/// The status and the body of an answer.
+type Answer = (StatusCode, Vec<u8>);
 
 impl Upstream {
     /// Returns a client with the settings of the flags.
@@ -147,8 +144,8 @@ impl Upstream {
     /// There is no answer, or the answer is too long.
     pub async fn answer(&self, url: &str) -> Result<(u16, Vec<u8>), Failed> {
         let asked = self.query(Method::GET, Server::Nsqd, url);
-        let answered = self.counted(Server::Nsqd, url, asked).await?;
-        Ok((answered.status.as_u16(), answered.body))
+        let (status, body) = self.counted(Server::Nsqd, url, asked).await?;
+        Ok((status.as_u16(), body))
     }
 
     /// Sends a POST with an empty body.
@@ -195,28 +192,28 @@ impl Upstream {
     }
 
     /// Asks, and asks once more over HTTPS if the server wants that.
-    async fn query(&self, method: Method, server: Server, url: &str) -> Result<Answered, Failed> {
+    async fn query(&self, method: Method, server: Server, url: &str) -> Result<Answer, Failed> {
         let (server, shown) = (server.name(), without_user(url));
         if self.is_quiet {
             log_debug!("CI: querying {server} {shown}")
         } else {
             log_info!("CI: querying {server} {shown}")
         }
-        let answered = self.ask(&method, url).await?;
-        match nsq_http::https_url(url, answered.status.as_u16(), &answered.body) {
+        let (status, body) = self.ask(&method, url).await?;
+        match nsq_http::https_url(url, status.as_u16(), &body) {
             Some(secure) => self.ask(&method, &secure).await,
-            None => Ok(answered),
+            None => Ok((status, body)),
         }
     }
 
     /// Returns the body of an answer with status 200.
     async fn fetch(&self, method: Method, server: Server, url: &str) -> Result<Vec<u8>, Failed> {
-        let answered = self.query(method, server, url).await?;
-        if answered.status == StatusCode::OK {
-            return Ok(answered.body);
+        let (status, body) = self.query(method, server, url).await?;
+        if status == StatusCode::OK {
+            return Ok(body);
         }
-        let shown = &answered.body[..answered.body.len().min(REFUSAL_BYTES_MAX)];
-        let advice = if answered.status.is_redirection() {
+        let shown = &body[..body.len().min(REFUSAL_BYTES_MAX)];
+        let advice = if status.is_redirection() {
             " (a POST follows no redirect, and a GET none to another host or path: name the last URL with --nsqd-url-map, \
                  or the address with the flag)"
         } else {
@@ -225,19 +222,19 @@ impl Upstream {
         Err(Failed {
             why: format!(
                 "got response {} {} {}{advice}",
-                answered.status.as_u16(),
-                answered.status.canonical_reason().unwrap_or_default(),
+                status.as_u16(),
+                status.canonical_reason().unwrap_or_default(),
                 quote(shown)
             ),
-            kind: match answered.status {
+            kind: match status {
                 StatusCode::NOT_FOUND => FailureKind::NotFound,
                 _ => FailureKind::Refused,
             },
-            refused: Refused::read(answered.status, &answered.body),
+            refused: Refused::read(status, &body),
         })
     }
 
-    async fn ask(&self, method: &Method, url: &str) -> Result<Answered, Failed> {
+    async fn ask(&self, method: &Method, url: &str) -> Result<Answer, Failed> {
         let failed = |error| Failed::without_answer(method, url, &error);
         let client = match *method {
             Method::GET => &self.client,
@@ -247,19 +244,34 @@ impl Upstream {
         if self.is_quiet {
             request = request.header(POLL, "true");
         }
-        let mut response = request.send().await.map_err(failed)?;
+        let response = request.send().await.map_err(failed)?;
         let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if body.len() + chunk.len() > self.answer_bytes_max {
-                let max = self.answer_bytes_max;
-                let why = format!("the answer has more than {max} bytes (--max-answer-size)");
-                return Err(Failed::of(FailureKind::NotUnderstood, method, url, &why));
-            }
-            body.extend_from_slice(&chunk);
+        let body = read_up_to(response, self.answer_bytes_max).await;
+        match body.map_err(failed)? {
+            Ok(body) => Ok((status, body)),
+            Err(why) => Err(Failed::of(FailureKind::NotUnderstood, method, url, &why)),
         }
-        Ok(Answered { status, body })
     }
+}
+
+/// Reads the body of an answer. The inner error says that it has more than `bytes_max` bytes.
+///
+/// # Errors
+/// The body breaks off.
+pub async fn read_up_to(
+    mut response: reqwest::Response,
+    bytes_max: usize,
+) -> Result<Result<Vec<u8>, String>, reqwest::Error> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > bytes_max {
+            return Ok(Err(format!(
+                "the answer has more than {bytes_max} bytes (--max-answer-size)"
+            )));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Ok(body))
 }
 
 /// Reads an answer, on another thread if it is long.

@@ -136,7 +136,7 @@ pub(super) struct Ages {
     /// [`AGES_MILLIS`] old, as soon as there is such a time.
     times: VecDeque<i64>,
     /// The samples by topic and channel, the earliest first.
-    channels: BTreeMap<String, BTreeMap<String, VecDeque<Sample>>>,
+    channels: BTreeMap<(String, String), VecDeque<Sample>>,
 }
 
 /// A channel at one moment.
@@ -172,30 +172,21 @@ impl Ages {
                     depth,
                     oldest_ms,
                 };
-                self.samples_of(topic, channel).push_back(sample);
+                let name = (topic.to_owned(), channel.to_owned());
+                self.channels.entry(name).or_default().push_back(sample);
             }
         }
         let began = self.times.front().copied().unwrap_or(steady_millis);
-        let is_recent = |sample: &Sample| sample.steady_millis >= began;
-        self.channels.retain(|_, channels| {
-            channels.retain(|_, samples| {
-                samples.retain(is_recent);
-                !samples.is_empty()
-            });
-            !channels.is_empty()
+        self.channels.retain(|_, samples| {
+            samples.retain(|sample| sample.steady_millis >= began);
+            !samples.is_empty()
         });
-    }
-
-    fn samples_of(&mut self, topic: &str, channel: &str) -> &mut VecDeque<Sample> {
-        let channels = self.channels.entry(topic.to_owned()).or_default();
-        channels.entry(channel.to_owned()).or_default()
     }
 
     /// Returns true if the channel has an old message at the last time, and its age has grown all the time.
     #[allow(clippy::cast_precision_loss)] // A comparison needs no more.
-    pub(super) fn grows(&self, topic: &str, channel: &str) -> bool {
-        let channels = self.channels.get(topic);
-        let samples = channels.and_then(|channels| channels.get(channel));
+    pub(super) fn grows(&self, channel: &(String, String)) -> bool {
+        let samples = self.channels.get(channel);
         let (Some(samples), Some(began)) = (samples, self.times.front()) else {
             return false;
         };
@@ -264,7 +255,7 @@ impl Departed {
         self.0
             .retain(|_, last| now.saturating_sub(last.told) < ABSENT_MILLIS);
         let count_max = after.channels.len() + ABSENT_MAX;
-        keep_latest(&mut self.0, count_max, |last| last.told);
+        keep_latest(&mut self.0, count_max, |_, last| last.told);
     }
 
     /// Returns the sentence about the last consumers of a channel that has none.

@@ -344,7 +344,7 @@ impl Vanished {
         });
         self.gone
             .retain(|address, gone| now - gone.named_since < GONE_MILLIS && !is_there(address));
-        keep_latest(&mut self.gone, GONE_MAX, |gone| gone.named_since);
+        keep_latest(&mut self.gone, GONE_MAX, |_, gone| gone.named_since);
     }
 }
 

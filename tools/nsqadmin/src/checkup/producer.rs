@@ -180,7 +180,7 @@ impl Usual {
             watched.absent_for(after.topics.contains_key(topic), seconds) < ABSENT_SECONDS_MAX
         });
         let count_max = after.topics.len() + ABSENT_MAX;
-        keep_latest(&mut self.0, count_max, Watched::there_until);
+        keep_latest(&mut self.0, count_max, |_, it| it.there_until());
         let mut topics: BTreeMap<String, TopicProducers> = BTreeMap::new();
         for (name, topic) in &after.topics {
             let figures = topics.entry(name.clone()).or_default();
@@ -393,7 +393,17 @@ impl Watched {
             known.rate.learn(0.0, seconds, is_known);
             known.rate.usual() > ENDED_USUAL_MIN
         });
-        self.forget_lowest(&now);
+        // The lowest rates of the connections that are not there now are forgotten. Rates are not negative, so their bits have
+        // their order.
+        keep_latest(
+            &mut self.connections,
+            now.len() + ENDED_MAX,
+            |connection, known| {
+                let is_there = now.contains(connection);
+                let rate = known.rate.usual().to_bits().cast_signed();
+                if is_there { i64::MAX } else { rate }
+            },
+        );
     }
 
     /// Adds the connections that are new. Each takes the usual rate over from one that has ended, the highest first.
@@ -424,24 +434,6 @@ impl Watched {
             let rate = replaced.map(|known| known.rate).unwrap_or_default();
             self.connections.insert(connection, Known { client, rate });
         }
-    }
-
-    /// Forgets the lowest rates of the connections that are not there now, if there are too many.
-    fn forget_lowest(&mut self, now: &BTreeSet<Connection>) {
-        let ended = self.connections.iter();
-        let ended = ended.filter(|(connection, _)| !now.contains(*connection));
-        let mut usual: Vec<f64> = ended.map(|(_, known)| known.rate.usual()).collect();
-        let mut excess = usual.len().saturating_sub(ENDED_MAX);
-        if excess == 0 {
-            return;
-        }
-        let (_, highest, _) = usual.select_nth_unstable_by(excess - 1, f64::total_cmp);
-        self.connections.retain(|connection, known| {
-            let is_low = known.rate.usual() <= *highest && !now.contains(connection);
-            let is_forgotten = excess > 0 && is_low;
-            excess -= usize::from(is_forgotten);
-            !is_forgotten
-        });
     }
 
     /// Returns how many connections have a usual rate, and whether a client is among them.

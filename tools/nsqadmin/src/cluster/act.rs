@@ -258,12 +258,10 @@ impl Cluster {
     async fn create(&self, topic: &str, channel: &str) -> Acted {
         let mut warnings = Warnings::default();
         let request = |channel: &str| Act::Create.request(topic, channel, &Terms::default());
-        let channel = Some(channel).filter(|channel| !channel.is_empty());
-        let requests: Vec<String> = [Some(""), channel]
-            .into_iter()
-            .flatten()
-            .map(request)
-            .collect();
+        let mut requests = vec![request("")];
+        if !channel.is_empty() {
+            requests.push(request(channel));
+        }
         if !self.is_lookup_mode() {
             // Without nsqlookupds, the nsqds themselves get the topic.
             let targets = self.targets(&mut warnings).await?;
@@ -299,10 +297,8 @@ impl Cluster {
             set.or_refuse(Server::Nsqlookupd, &mut warnings)?;
             self.target(NodeIdentity::at(node))
         } else {
-            let targets = self.targets(&mut warnings).await?;
-            let found = targets
-                .into_iter()
-                .find(|target| target.identity.address == node);
+            let mut targets = self.targets(&mut warnings).await?.into_iter();
+            let found = targets.find(|target| target.identity.address == node);
             found.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
         };
         let request = Act::Delete.request(topic, "", &Terms::default());

@@ -82,18 +82,14 @@ impl Config {
 
     /// Refuses a file for a past that has no room: the first save would replace the past that the file has.
     fn check_history_has_room(&self) -> Result<(), String> {
-        match self.collection() {
-            Some(collection)
-                if collection.history_bytes_max == 0 && !collection.file.is_empty() =>
-            {
-                Err(format!(
-                    "--history-max-bytes=0 keeps no past, and --history-file ({}) would be saved without one: leave one of the \
-                     two out",
-                    collection.file
-                ))
-            }
-            _ => Ok(()),
+        let file = &self.live.file;
+        if self.collection().is_none() || self.live.history_bytes_max > 0 || file.is_empty() {
+            return Ok(());
         }
+        Err(format!(
+            "--history-max-bytes=0 keeps no past, and --history-file ({file}) would be saved without one: leave one of the two \
+             out"
+        ))
     }
 
     fn check_addresses_are_given(&self) -> Result<(), String> {

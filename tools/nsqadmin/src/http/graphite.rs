@@ -6,10 +6,9 @@ use ::http::header::{
     ACCEPT_ENCODING, AUTHORIZATION, CONNECTION, CONTENT_TYPE, COOKIE, HOST, PROXY_AUTHORIZATION,
     TE, TRAILER, TRANSFER_ENCODING, UPGRADE,
 };
-use ::http::{HeaderMap, HeaderName, StatusCode};
+use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use bytes::Bytes;
 use nsq_http::push_query_value;
 use program::log_error;
 use serde::Deserialize;
@@ -63,12 +62,11 @@ impl App {
             return Err(failed("--graphite-url is not set".to_owned()));
         }
         let url = rate_url(&graphite.url, target, graphite.interval);
-        let response = self.graphite_client.get(&url).send().await;
-        let response = response.map_err(|error| failed(upstream::reason(&url, &error)))?;
-        if response.status() != StatusCode::OK {
-            return Err(failed(format!("got response {}", response.status())));
+        let asked = self.ask_graphite(&url, HeaderMap::new()).await;
+        let (status, _, body) = asked.map_err(failed)?;
+        if status != StatusCode::OK {
+            return Err(failed(format!("got response {status}")));
         }
-        let body = read_up_to(response, self.config.answer_bytes_max).await;
         let rate = rate(&body.map_err(failed)?, graphite.interval);
         let rate = rate.map_err(failed)?;
         Ok(Reply::json(to_string(&json_object! { rate })))
@@ -85,34 +83,26 @@ impl App {
             log_error!("failed to proxy to graphite - {why}");
             Refusal::upstream(format!("graphite: {why}"))
         };
-        let sent = self.graphite_client.get(&url).headers(headers).send().await;
-        let response = sent.map_err(|error| failed(upstream::reason(&url, &error)))?;
+        let asked = self.ask_graphite(&url, headers).await;
+        let (status, content_type, body) = asked.map_err(failed)?;
+        let body = body.map_err(failed)?.into();
+        Ok(Reply::forwarded(status, content_type.as_ref(), body))
+    }
+
+    /// Asks graphite. Returns the status, the content type, and the body or the reason why it cannot be read.
+    async fn ask_graphite(
+        &self,
+        url: &str,
+        headers: HeaderMap,
+    ) -> Result<(StatusCode, Option<HeaderValue>, Result<Vec<u8>, String>), String> {
+        let sent = self.graphite_client.get(url).headers(headers).send().await;
+        let response = sent.map_err(|error| upstream::reason(url, &error))?;
         let status = response.status();
         let content_type = response.headers().get(CONTENT_TYPE).cloned();
-        let body = read_up_to(response, self.config.answer_bytes_max).await;
-        Ok(Reply::forwarded(
-            status,
-            content_type.as_ref(),
-            body.map_err(failed)?,
-        ))
+        let body = upstream::read_up_to(response, self.config.answer_bytes_max).await;
+        let body = body.map_err(|error| error.to_string()).flatten();
+        Ok((status, content_type, body))
     }
-}
-
-/// Reads the body of an answer.
-///
-/// # Errors
-/// The body breaks off, or has more than `bytes_max` bytes.
-async fn read_up_to(mut response: reqwest::Response, bytes_max: usize) -> Result<Bytes, String> {
-    let mut body = Vec::new();
-    while let Some(chunk) = response.chunk().await.map_err(|error| error.to_string())? {
-        if body.len() + chunk.len() > bytes_max {
-            return Err(format!(
-                "the answer has more than {bytes_max} bytes (--max-answer-size)"
-            ));
-        }
-        body.extend_from_slice(&chunk);
-    }
-    Ok(Bytes::from(body))
 }
 
 /// A series in an answer of graphite.

@@ -160,10 +160,8 @@ impl Order {
         let name = total.topic_name.to_lowercase();
         let search = self.search.to_lowercase();
         let mut words = search.split_whitespace();
-        let is_named = self
-            .topics
-            .as_ref()
-            .is_none_or(|topics| topics.contains(&total.topic_name));
+        let topics = self.topics.as_ref();
+        let is_named = topics.is_none_or(|topics| topics.contains(&total.topic_name));
         let mut channels = total.channels.iter();
         let is_shown = match self.show {
             None | Some(Show::All) => true,

@@ -1,32 +1,13 @@
-use serde_json::{Value, json};
+//! Topics that forget early what they have stored.
 
-use super::super::*;
+use super::*;
 
-/// Returns a round at this second. `figures` are those of the topic `t` on each node, and `None` is no answer.
-fn round(second: i64, nodes: &[(&str, Option<Value>)]) -> Round {
-    let mut round = Round {
-        now: Now::at(1_000_000 + second * 1000),
-        ..Round::default()
-    };
-    for (address, figures) in nodes {
-        let Some(figures) = figures else {
-            round.add_failure(address, "timeout".to_owned());
-            continue;
-        };
-        let mut topic = json!({"topic_name": "t", "channels": [{"channel_name": "c"}]});
-        let given = figures.as_object().unwrap().clone();
-        topic.as_object_mut().unwrap().extend(given);
-        let stats = json!({"health": "OK", "topics": [topic]});
-        let stats: nsq_http::Stats = serde_json::from_value(stats).unwrap();
-        round.add_node(address, &stats, None);
-    }
-    round
-}
-
-fn sentences(checkup: &Checkup) -> Vec<&str> {
-    let concerns = checkup.concerns.iter();
-    let own = concerns.filter(|concern| matches!(concern.subject, Subject::Topic(_)));
-    own.map(|concern| concern.sentence.as_str()).collect()
+/// Returns the topic `t` of a node, with its channel `c` and these figures.
+fn topic(figures: &Value) -> Value {
+    let mut topic = json!({"topic_name": "t", "channels": [{"channel_name": "c"}]});
+    let given = figures.as_object().unwrap().clone();
+    topic.as_object_mut().unwrap().extend(given);
+    topic
 }
 
 /// Checks a round of one node at each of these seconds. Returns the sentences of the last round.
@@ -34,9 +15,13 @@ fn check(rounds: &[(i64, Option<Value>)]) -> Vec<String> {
     let mut checker = Checker::default();
     let mut last = Checkup::default();
     for (second, figures) in rounds {
-        last = checker.check(round(*second, &[("n:1", figures.clone())]));
+        let topic = figures.as_ref().map(topic);
+        last = checker.check(topic_round(*second, &[("n:1", topic)]));
     }
-    sentences(&last).into_iter().map(str::to_owned).collect()
+    of_topics(&last)
+        .iter()
+        .map(|concern| concern.sentence.clone())
+        .collect()
 }
 
 fn keys(refused: i64) -> Option<Value> {
@@ -114,14 +99,16 @@ fn publishers_that_are_forgotten_within_an_hour_are_a_concern() {
 fn the_sentence_names_the_nodes() {
     let mut checker = Checker::default();
     let nodes = |refused: i64| {
-        ["n:1", "n:2", "n:3", "n:4"]
-            .map(|node| (node, keys(if node == "n:2" { 0 } else { refused })))
+        ["n:1", "n:2", "n:3", "n:4"].map(|node| {
+            let figures = keys(if node == "n:2" { 0 } else { refused });
+            (node, figures.as_ref().map(topic))
+        })
     };
-    checker.check(round(0, &nodes(0)));
-    let last = checker.check(round(5, &nodes(1000)));
-    let found = sentences(&last);
+    checker.check(topic_round(0, &nodes(0)));
+    let last = checker.check(topic_round(5, &nodes(1000)));
+    let found = &of_topics(&last)[0].sentence;
     assert!(
-        found[0].contains("3.0k times at n:1, n:3 and 1 more, so"),
-        "{found:?}"
+        found.contains("3.0k times at n:1, n:3 and 1 more, so"),
+        "{found}"
     );
 }

@@ -1,6 +1,6 @@
-use serde_json::{Value, json};
+//! Messages that wait in a topic itself.
 
-use super::super::*;
+use super::*;
 
 /// Returns the topic `t` of a node, with these channels. `None` is the age of nsqd 1.3.0, which tells none.
 fn topic(channels: &[&str], depth: i64, age: Option<i64>) -> Value {
@@ -11,39 +11,13 @@ fn topic(channels: &[&str], depth: i64, age: Option<i64>) -> Value {
     json!({"topic_name": "t", "depth": depth, "message_count": depth, "oldest_unfinished_ms": age, "channels": channels})
 }
 
-/// Returns a round at this second. `None` is a node that does not answer.
-fn round(second: i64, nodes: &[(&str, Option<Value>)]) -> Round {
-    let mut round = Round {
-        now: Now::at(1_000_000 + second * 1000),
-        ..Round::default()
-    };
-    for (address, topic) in nodes {
-        match topic {
-            Some(topic) => {
-                let stats = json!({"health": "OK", "topics": [topic]});
-                let stats: nsq_http::Stats = serde_json::from_value(stats).unwrap();
-                round.add_node(address, &stats, None);
-            }
-            None => round.add_failure(address, "timeout".to_owned()),
-        }
-    }
-    round
-}
-
-fn of_topics(checkup: &Checkup) -> Vec<&Concern> {
-    let concerns = checkup.concerns.iter();
-    concerns
-        .filter(|concern| matches!(concern.subject, Subject::Topic(_)))
-        .collect()
-}
-
 /// Checks a round of these nodes. Returns the sentence about the topic, if there is one.
 fn sentence(nodes: &[(&str, Value)]) -> Option<String> {
     let nodes: Vec<_> = nodes
         .iter()
         .map(|(address, topic)| (*address, Some(topic.clone())))
         .collect();
-    let checkup = Checker::default().check(round(0, &nodes));
+    let checkup = Checker::default().check(topic_round(0, &nodes));
     let concerns = of_topics(&checkup);
     assert!(concerns.len() < 2, "{concerns:?}");
     concerns.first().map(|concern| concern.sentence.clone())
@@ -55,7 +29,7 @@ fn messages_at_a_node_that_lacks_the_channels_of_the_topic_are_a_concern() {
     let with = topic(&["archive"], 0, Some(0));
     let without = topic(&[], 6, Some(12_000));
     let nodes = [("n:1", Some(with.clone())), ("n:2", Some(without.clone()))];
-    let checkup = Checker::default().check(round(0, &nodes));
+    let checkup = Checker::default().check(topic_round(0, &nodes));
     let [concern] = of_topics(&checkup)[..] else {
         panic!("{checkup:?}");
     };
@@ -109,7 +83,7 @@ fn a_node_that_tells_no_age_is_a_concern_when_it_has_been_so_for_ten_seconds() {
         let is_told = |second: &i64| {
             let with = topic(&["archive"], 0, None);
             let nodes = [("n:1", Some(with)), ("n:2", figures(*second))];
-            !of_topics(&checker.check(round(*second, &nodes))).is_empty()
+            !of_topics(&checker.check(topic_round(*second, &nodes))).is_empty()
         };
         seconds.filter(is_told).collect::<Vec<i64>>()
     };
