@@ -44,7 +44,7 @@ pub use head::{HEAD_BYTES_MAX, Head, POLL};
 pub use host_names::HostNames;
 pub use page_marks::PageMarks;
 pub use query::{Query, QueryError};
-pub use reply::{Failure, Reply};
+pub use reply::{Failure, Reply, escape_html};
 pub use route::{Route, Routed, route};
 
 /// A program with HTTP clients.

@@ -3,17 +3,20 @@
 //! Two checks protect each action. The *user* must be an admin. And the *page* from which a browser
 //! sends the request must be nsqadmin's own: otherwise any page in the admin's browser could act in
 //! the admin's name (cross-site request forgery).
+//!
+//! [`IgnoredUserLog`] says when the log tells about an address whose header of a user does not count.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use base64::Engine as _;
 use http::header::{AUTHORIZATION, HOST, ORIGIN};
 use http::{HeaderMap, HeaderName};
 use ipnet::IpNet;
+use parking_lot::Mutex;
 use program::http::{HostNames, PageMarks};
-
-use crate::cidr;
-use crate::cut_off::cut_off;
 
 /// The header in which a client names itself if nobody else does. Nobody checks this name, and it permits nothing.
 const CLAIMED_USER: &str = "x-claimed-user";
@@ -69,9 +72,8 @@ impl Access {
 
     /// Returns true if requests from this address come from a proxy that the operator trusts.
     pub fn is_trusted(&self, peer: IpAddr) -> bool {
-        self.trusted_proxies
-            .iter()
-            .any(|range| cidr::contains(range, peer))
+        let mut proxies = self.trusted_proxies.iter();
+        proxies.any(|range| range_has(range, peer))
     }
 
     /// Returns the reason why the request's user does not count, and what to do if it should: the request names a
@@ -107,7 +109,9 @@ impl Access {
 
     /// Returns true if the header counts from every address of a family.
     pub fn trusts_everybody(&self) -> bool {
-        self.trusted_proxies.iter().any(cidr::is_everything)
+        self.trusted_proxies
+            .iter()
+            .any(|range| range.prefix_len() == 0)
     }
 
     /// Returns true if the user may act. An empty text is a client without a user, and never an admin of a list.
@@ -244,6 +248,75 @@ pub(crate) fn is_invisible(character: char) -> bool {
             | '\u{1bca0}'..='\u{1bca3}' | '\u{1d173}'..='\u{1d17a}' | '\u{e0000}'..='\u{e007f}'
     );
     is_format || character.is_control()
+}
+
+/// Parses a range of IP addresses in Go's notation: `192.0.2.0/24` or `2001:db8::/32`. Bits behind the prefix mean nothing. The parser of [`IpNet`] also takes
+/// `010.0.0.1/8`, which Go refuses, so the address is parsed apart.
+///
+/// # Errors
+/// Go's text: `invalid CIDR address: 1.2.3.4`.
+pub fn parse_range(text: &str) -> Result<IpNet, String> {
+    let parsed = || {
+        let (address, prefix) = text.split_once('/')?;
+        let address: IpAddr = address.parse().ok()?;
+        let is_number = prefix.bytes().all(|byte| byte.is_ascii_digit());
+        let range = IpNet::new(address, prefix.parse().ok()?).ok()?;
+        let prefix_bits = match range.prefix_len() {
+            bits if address == address.to_canonical() => bits,
+            bits => bits.saturating_sub(96),
+        };
+        IpNet::new(address.to_canonical(), prefix_bits)
+            .ok()
+            .filter(|_| is_number)
+    };
+    parsed().ok_or_else(|| format!("invalid CIDR address: {text}"))
+}
+
+/// Returns true if the range has the address. An IPv4 address inside an IPv6 one counts as IPv4.
+pub fn range_has(range: &IpNet, address: IpAddr) -> bool {
+    range.contains(&address.to_canonical())
+}
+
+/// Most addresses that are remembered. With more, all of them are forgotten, so an address can have a second line.
+const ADDRESSES_MAX: usize = 1000;
+
+/// The time between two lines. A client with many addresses cannot fill the log.
+const ONE_EVERY: Duration = Duration::from_secs(1);
+
+/// The addresses that had their line.
+#[derive(Clone, Debug, Default)]
+pub struct IgnoredUserLog(Arc<Mutex<Told>>);
+
+#[derive(Debug, Default)]
+struct Told {
+    addresses: BTreeSet<IpAddr>,
+    last: Option<Instant>,
+}
+
+impl IgnoredUserLog {
+    /// Returns true if the log should tell about this address now. An address that comes within a second of another
+    /// one's line has its line at a later request.
+    pub fn is_due(&self, address: IpAddr, now: Instant) -> bool {
+        let mut told = self.0.lock();
+        let is_too_early = told.last.is_some_and(|last| now < last + ONE_EVERY);
+        if is_too_early || told.addresses.contains(&address) {
+            return false;
+        }
+        if told.addresses.len() == ADDRESSES_MAX {
+            told.addresses.clear();
+        }
+        told.addresses.insert(address);
+        told.last = Some(now);
+        true
+    }
+}
+
+/// Cuts a text off that has more bytes, and marks the place. Clients choose such texts, and must not fill the disk.
+pub(crate) fn cut_off(text: &mut String, bytes_max: usize) {
+    if text.len() > bytes_max {
+        text.truncate(text.floor_char_boundary(bytes_max));
+        text.push('…');
+    }
 }
 
 #[cfg(test)]

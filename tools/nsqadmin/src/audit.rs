@@ -16,24 +16,23 @@ use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
+use http::StatusCode;
 use jiff::Timestamp;
 use new_file::STATE_MODE;
 use parking_lot::Mutex;
 use program::log::{self, Level};
 use program::log_error;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
+use tokio::time::sleep;
 use wire::go_error::system_text;
 use wire::go_json::{is_default, to_string};
+use wire::json_object;
 
-use crate::cut_off::cut_off;
-use crate::left_out::LeftOut;
+use crate::access::{cut_off, is_invisible};
+use crate::cluster::{Act, Acted, Terms, kind_of};
 use crate::tally::Tally;
-
-mod refusals;
-
-use refusals::Refusals;
 
 /// Most bytes of a name in a line. The names of topics and channels have at most 64 bytes, and those of hosts 253. A client
 /// that may not act can send longer ones.
@@ -42,12 +41,27 @@ const NAME_BYTES_MAX: usize = 256;
 /// Most bytes of a message in a line. The message of an act has a sentence for each node that has failed.
 const MESSAGE_BYTES_MAX: usize = 16 * 1024;
 
+/// Longest name of an admin that nsqd takes, in characters.
+const BY_MAX: usize = 64;
+
+/// The mark behind a name that nobody has checked. The longest such name and the mark have at most [`BY_MAX`] characters.
+const UNVERIFIED: &str = " (unverified)";
+
 /// The action of the line with the number of refused requests that had none.
 const LEFT_OUT: &str = "left_out";
 
+/// The time between two lines in the long run. Any client can send requests that are refused. A line has at most 6 KB, in
+/// which each byte of a name takes six, so such clients add at most 52 MB a day.
+const ONE_EVERY: Duration = Duration::from_secs(10);
+
+/// Most lines at once.
+const BURST: u32 = 100;
+
+/// The longest time for which a number is not told.
+const TOLD_AFTER: Duration = Duration::from_secs(60);
+
 /// The result of an act.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Outcome {
     /// All servers have carried it out.
     Done,
@@ -60,42 +74,60 @@ pub enum Outcome {
     Refused,
 }
 
-/// One line.
+/// The client that acts, as the audit log, the notifications and the pauses name it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Entry {
-    /// Seconds since 1970.
-    #[serde(rename = "time", serialize_with = "rfc3339")]
-    pub unix_seconds: i64,
+pub struct Actor {
     /// The user that a trusted proxy has named, or an empty text.
     pub user: String,
-    /// The name that a client without a user gives itself, in basic authentication or in a header, or an empty text. Nobody
-    /// has checked it.
+    /// The name that a client without a user gives itself, in basic authentication or in a header. Nobody has checked it.
+    /// Empty if there is a user.
     #[serde(skip_serializing_if = "is_default")]
     pub claimed_user: String,
     /// The client's address with its port.
     pub remote_address: String,
-    /// The action: `create_topic`, `pause_channel`, ...
-    pub action: String,
+    /// The client's name for itself.
+    #[serde(skip)]
+    pub user_agent: String,
+    /// The URL of the request.
+    #[serde(skip)]
+    pub url: String,
+}
+
+/// What an act is about. Texts that mean nothing to it are empty.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Subject {
     /// The topic.
     #[serde(skip_serializing_if = "is_default")]
     pub topic: String,
-    /// The channel, or an empty text.
+    /// The channel. Empty for an act on a topic.
     #[serde(skip_serializing_if = "is_default")]
     pub channel: String,
-    /// The node, or an empty text.
+    /// The node of a tombstone.
     #[serde(skip_serializing_if = "is_default")]
     pub node: String,
-    /// The key of `/config`, or an empty text.
+    /// The key of `PUT /config/*`.
     #[serde(skip_serializing_if = "is_default")]
     pub key: String,
+    /// The terms.
+    #[serde(skip)]
+    pub details: Details,
+}
+
+/// An act, or one that was refused, and its result: a line of the audit log, and a notification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Entry {
+    /// Seconds since 1970.
+    pub unix_seconds: i64,
+    /// The client.
+    pub actor: Actor,
+    /// The action: `create_topic`, `pause_channel`, ...
+    pub action: String,
+    /// What it is about.
+    pub subject: Subject,
     /// The result.
-    #[serde(rename = "result")]
     pub outcome: Outcome,
     /// The message of the answer.
     pub message: String,
-    /// The terms.
-    #[serde(flatten)]
-    pub details: Details,
 }
 
 /// The terms of an act and the number of its messages. Lines and notifications have them at their ends, behind what the
@@ -116,7 +148,45 @@ pub struct Details {
     pub messages: Option<i64>,
 }
 
+impl Actor {
+    /// Returns the name for the terms of a pause: what nsqd takes of the user's name. A name that nobody has checked has a
+    /// mark, so that it is never taken for a user.
+    pub fn by(&self) -> String {
+        if !self.claimed_user.is_empty() {
+            return format!("{}{UNVERIFIED}", self.claimed_user);
+        }
+        let plain = self.user.chars().filter(|c| !is_invisible(*c));
+        plain.take(BY_MAX).collect()
+    }
+}
+
+impl Subject {
+    /// Returns the name of an action: `pause_topic`, `pause_channel`, ...
+    pub fn action(&self, act: Act) -> String {
+        format!("{}_{}", act.word(), kind_of(&self.channel))
+    }
+}
+
 impl Details {
+    /// Returns the terms of an act, as far as they mean something to it. `messages` is the number of messages that an empty
+    /// drops or an undo brings back.
+    pub fn of(act: Act, terms: &Terms, messages: Option<i64>) -> Details {
+        let mut details = Details::default();
+        match act {
+            Act::Pause => {
+                details.limit.clone_from(&terms.limit);
+                details.note.clone_from(&terms.note);
+            }
+            Act::Empty => {
+                details.undo.clone_from(&terms.undo);
+                details.messages = messages;
+            }
+            Act::Unempty => details.messages = messages,
+            Act::Create | Act::Delete | Act::Unpause => {}
+        }
+        details
+    }
+
     /// Returns the end of the log line: ` [for 10m, note "deploying"]`, or an empty text.
     fn text(&self) -> String {
         let known = |text: &str, shown: String| (!text.is_empty()).then_some(shown);
@@ -136,6 +206,18 @@ impl Details {
 }
 
 impl Outcome {
+    /// Returns the result of an act, and the message of its answer.
+    pub fn of(acted: &Acted) -> (Outcome, String) {
+        match acted {
+            Ok(warnings) if warnings.is_empty() => (Outcome::Done, String::new()),
+            Ok(warnings) => (Outcome::Partly, warnings.message()),
+            Err(refusal) if refusal.status == StatusCode::FORBIDDEN => {
+                (Outcome::Refused, refusal.message.clone())
+            }
+            Err(refusal) => (Outcome::Failed, refusal.message.clone()),
+        }
+    }
+
     /// Returns the word for it.
     pub fn word(self) -> &'static str {
         match self {
@@ -148,17 +230,32 @@ impl Outcome {
 }
 
 impl Entry {
+    /// Returns an act of now.
+    pub fn new(actor: Actor, action: String, subject: Subject, acted: &Acted) -> Entry {
+        let (outcome, message) = Outcome::of(acted);
+        Entry {
+            unix_seconds: Timestamp::now().as_second(),
+            actor,
+            action,
+            subject,
+            outcome,
+            message,
+        }
+    }
+
     /// Cuts off what is too long.
     fn cut_off(&mut self) {
+        let subject = &mut self.subject;
+        let details = &mut subject.details;
         for name in [
-            &mut self.user,
-            &mut self.topic,
-            &mut self.channel,
-            &mut self.node,
-            &mut self.key,
-            &mut self.details.limit,
-            &mut self.details.note,
-            &mut self.details.undo,
+            &mut self.actor.user,
+            &mut subject.topic,
+            &mut subject.channel,
+            &mut subject.node,
+            &mut subject.key,
+            &mut details.limit,
+            &mut details.note,
+            &mut details.undo,
         ] {
             cut_off(name, NAME_BYTES_MAX);
         }
@@ -166,8 +263,20 @@ impl Entry {
     }
 
     /// Returns the line of the file, without its end.
-    pub fn json(&self) -> String {
-        to_string(self)
+    fn json(&self) -> String {
+        let time = Timestamp::from_second(self.unix_seconds);
+        to_string(&json_object! {
+            time: time.unwrap_or(Timestamp::UNIX_EPOCH).to_string(),
+            #[serde(flatten)]
+            actor: &self.actor,
+            action: &self.action,
+            #[serde(flatten)]
+            subject: &self.subject,
+            result: self.outcome.word(),
+            message: &self.message,
+            #[serde(flatten)]
+            details: &self.subject.details,
+        })
     }
 
     /// Returns the line about refused requests that had none.
@@ -185,36 +294,32 @@ impl Entry {
         if self.action == LEFT_OUT {
             return format!("AUDIT: {}", self.message);
         }
-        let mut subject = self.topic.clone();
-        if !self.channel.is_empty() {
-            subject = format!("{subject}/{}", self.channel);
+        let about = &self.subject;
+        let mut subject = about.topic.clone();
+        if !about.channel.is_empty() {
+            subject = format!("{subject}/{}", about.channel);
         }
-        if !self.node.is_empty() {
-            subject = format!("{subject} on {}", self.node);
+        if !about.node.is_empty() {
+            subject = format!("{subject} on {}", about.node);
         }
-        if !self.key.is_empty() {
-            subject.clone_from(&self.key);
+        if !about.key.is_empty() {
+            subject.clone_from(&about.key);
         }
-        let (user, address) = (&self.user, &self.remote_address);
+        let (user, address) = (&self.actor.user, &self.actor.remote_address);
         let (action, result) = (&self.action, self.outcome.word());
         let message = match self.message.as_str() {
             "" => String::new(),
             message => format!(" - {message}"),
         };
-        let claimed = match self.claimed_user.as_str() {
+        let claimed = match self.actor.claimed_user.as_str() {
             "" => String::new(),
             name => format!(", unverified name {name:?}"),
         };
-        let details = self.details.text();
+        let details = about.details.text();
         format!(
             "AUDIT: {action} {subject} by user {user:?} ({address}{claimed}): {result}{message}{details}"
         )
     }
-}
-
-fn rfc3339<S: Serializer>(unix_seconds: &i64, to: S) -> Result<S::Ok, S::Error> {
-    let time = Timestamp::from_second(*unix_seconds).unwrap_or(Timestamp::UNIX_EPOCH);
-    to.collect_str(&time)
 }
 
 /// Says that refused requests have no line.
@@ -345,6 +450,70 @@ fn open(path: &PathBuf) -> io::Result<File> {
         .append(true)
         .mode(STATE_MODE)
         .open(path)
+}
+
+/// The refused requests that have a line in the audit log: the time at which the next line is due, if lines came one by one. All clones count the same.
+#[derive(Clone, Debug, Default)]
+struct Refusals(Arc<Mutex<Option<Instant>>>);
+
+impl Refusals {
+    /// Returns true if a request that comes now has a line.
+    fn admit(&self, now: Instant) -> bool {
+        let mut due = self.0.lock();
+        let next = due.map_or(now, |next| next.max(now));
+        if next - now > ONE_EVERY * (BURST - 1) {
+            return false;
+        }
+        *due = Some(next + ONE_EVERY);
+        true
+    }
+}
+
+/// Counts what has no line of its own in a log, and has the number told at the latest after a minute. All clones count the same.
+#[derive(Clone, Debug, Default)]
+pub struct LeftOut(Arc<Mutex<Counted>>);
+
+#[derive(Debug, Default)]
+struct Counted {
+    count: u64,
+    /// True while a task waits to tell the number.
+    is_awaited: bool,
+}
+
+impl LeftOut {
+    /// Adds one. After a minute, `tell` gets the number of all that were added and not taken in the meantime. Returns true if
+    /// this minute begins now.
+    pub fn add<T>(&self, tell: impl FnOnce(u64) -> T + Send + 'static) -> bool
+    where
+        T: Future<Output = ()> + Send,
+    {
+        {
+            let mut counted = self.0.lock();
+            counted.count += 1;
+            if std::mem::replace(&mut counted.is_awaited, true) {
+                return false;
+            }
+        }
+        let own = self.clone();
+        tokio::spawn(async move {
+            sleep(TOLD_AFTER).await;
+            let count = {
+                let mut counted = own.0.lock();
+                counted.is_awaited = false;
+                std::mem::take(&mut counted.count)
+            };
+            if count > 0 {
+                tell(count).await;
+            }
+        });
+        true
+    }
+
+    /// Returns the number for somebody who tells it now.
+    #[must_use]
+    pub fn take(&self) -> u64 {
+        std::mem::take(&mut self.0.lock().count)
+    }
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 //! In *lookup mode*, nsqlookupds say which nsqds there are. In *direct mode*, the nsqds are fixed.
 //! The mode is lookup mode as soon as there is one nsqlookupd.
 
-mod ability;
 mod act;
-mod given;
 mod nodes;
+mod outcome;
 mod peek;
+mod stats;
 mod survey;
 mod topics;
 
@@ -19,21 +19,19 @@ use futures_util::stream::{self, StreamExt};
 use nsq_http::Lookup;
 use parking_lot::RwLock;
 
-use crate::answer_time::AnswerTime;
-use crate::config::Config;
-use crate::outcome::Gathered;
-use crate::shown_url::without_user;
-use crate::upstream::{Failed, FailureKind, Server, Upstream};
-use crate::url_map::UrlMap;
+use crate::config::{Config, UrlMap};
+use crate::tally::UpstreamName;
+use crate::upstream::{AnswerTime, Failed, Server, Upstream, counted_name};
 
-use given::Noted;
+use nodes::Noted;
 
-pub use ability::Abilities;
-pub use act::{Act, Acted, Scope, Terms};
-pub use nodes::{Stats, Target};
-pub use peek::Peeked;
+pub(crate) use act::kind_of;
+pub use act::{Abilities, Act, Acted, Scope, Terms};
+pub use nodes::{Target, is_host_and_port};
+pub use outcome::{Gathered, Refusal, Warnings};
+pub use peek::{Found, OWN_PARAMETERS, Obstacle, PARAMETERS, Peek, Peeked};
+pub use stats::Stats;
 pub use survey::{Builds, Discovered, Surveyed};
-pub use topics::Place;
 
 /// Most requests that one question has under way.
 const REQUESTS_MAX: usize = 128;
@@ -87,34 +85,49 @@ impl Cluster {
         !self.lookupds().is_empty()
     }
 
+    /// Returns the name by which the metrics know an nsqd of lookup mode.
+    pub fn counted_name(&self, address: &str) -> UpstreamName {
+        counted_name(Server::Nsqd, &self.url_map.url(address))
+    }
+
+    /// Asks each of these servers, some of them at the same time. The results keep the order. The requests borrow nothing, so
+    /// that they can be waited for on any thread.
+    fn each<S, T, F>(
+        &self,
+        servers: impl IntoIterator<Item = S>,
+        ask: impl Fn(Upstream, S) -> F,
+    ) -> BoxFuture<'static, Vec<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = T> + Send + 'static,
+    {
+        let servers = servers.into_iter();
+        let requests = servers.map(|server| ask(self.upstream.clone(), server).boxed());
+        let requests: Vec<_> = requests.collect();
+        let results = stream::iter(requests).buffered(REQUESTS_MAX);
+        results.collect().boxed()
+    }
+
+    /// Does the same, and tells the data from the failures.
+    fn gather<S, T, F>(
+        &self,
+        servers: impl IntoIterator<Item = S>,
+        ask: impl Fn(Upstream, S) -> F,
+    ) -> BoxFuture<'static, Gathered<T>>
+    where
+        T: Send + 'static,
+        F: Future<Output = Result<T, Failed>> + Send + 'static,
+    {
+        let results = self.each(servers, ask);
+        results.map(Gathered::from_iter).boxed()
+    }
+
     /// Asks each nsqlookupd for this path, and returns the answers by the nsqlookupds' addresses.
     async fn ask_lookupds(&self, path: &str) -> Vec<(String, Result<Lookup, Failed>)> {
-        let requests = self.lookupds().into_iter().map(|lookupd| {
-            let upstream = self.upstream.clone();
+        let asked = self.each(self.lookupds(), |upstream, lookupd| {
             let url = format!("http://{lookupd}{path}");
-            async move { (lookupd, upstream.get(Server::Nsqlookupd, &url).await) }.boxed()
+            async move { (lookupd, upstream.get(Server::Nsqlookupd, &url).await) }
         });
-        let requests: Vec<BoxFuture<'static, _>> = requests.collect();
-        stream::iter(requests)
-            .buffered(REQUESTS_MAX)
-            .collect()
-            .await
+        asked.await
     }
-}
-
-/// A request that has not begun. It borrows nothing, so that many can be waited for on any thread.
-type Asked<T> = BoxFuture<'static, Result<T, Failed>>;
-
-/// Waits for all requests, of which some run at the same time. The results keep the order.
-async fn gather<T: Send>(requests: Vec<Asked<T>>) -> Gathered<T> {
-    let results = stream::iter(requests).buffered(REQUESTS_MAX);
-    results.collect::<Vec<_>>().await.into_iter().collect()
-}
-
-/// Adds the URL of an nsqd to its answer that is a failure. Without an answer, the failure has the URL.
-fn with_sender(mut failed: Failed, url: &str) -> Failed {
-    if matches!(failed.kind, FailureKind::NotFound | FailureKind::Refused) {
-        failed.why.push_str(&format!(" from {}", without_user(url)));
-    }
-    failed
 }

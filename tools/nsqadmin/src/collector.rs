@@ -1,35 +1,31 @@
 //! [`Collector`]: asks all nsqds again and again, and keeps the present figures and the history.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Notify, watch};
+use program::{log_info, log_warn};
+use tokio::sync::watch;
 use tokio::time::sleep;
+use wire::go_value::duration_text;
 
-use crate::answer_time::AnswerTime;
-use crate::checkup::{Checker, Checkup, Pace, Round, is_watched};
-use crate::cluster::{Builds, Cluster, Stats};
+use crate::checkup::{Checker, Checkup, LookupdRound, Round};
+use crate::cluster::{Builds, Cluster, Gathered, Refusal, Stats, Warnings};
 use crate::config::LiveFlags;
-use crate::figures::NodeStats;
-use crate::history::History;
+use crate::figures::{NodeStats, Now};
+use crate::history::{History, TIERS};
 use crate::live::Snapshot;
-use crate::now::Now;
-use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::tally::Tally;
-use crate::upstream::Server;
+use crate::upstream::{AnswerTime, Server};
 
 mod discovery;
 mod history_file;
-mod room_log;
-mod silence;
+mod pace;
 
 use discovery::Discovery;
 use history_file::{HistoryFile, Saves};
-use room_log::RoomLog;
-use silence::Silence;
+use pace::{Looks, Pace};
 
 /// Time after which the figures alone ask again which nodes there are. A failure asks at once, and so does a checkup.
 const NODES_LIFETIME: Duration = Duration::from_secs(5);
@@ -128,61 +124,6 @@ impl Collector {
             file.save_at_end();
         }
     }
-}
-
-/// The last look at a checkup, and when the next checkup is expected.
-#[derive(Debug)]
-struct Looks {
-    began: Instant,
-    /// The time of the last look in milliseconds since `began`. 0 before the first look.
-    last: AtomicU64,
-    /// The time at which the next checkup is expected, in milliseconds since `began`.
-    next_checkup: AtomicU64,
-    /// Wakes the collection when somebody begins to look.
-    begin: Notify,
-}
-
-impl Looks {
-    fn begin() -> Looks {
-        Looks {
-            began: Instant::now(),
-            last: AtomicU64::new(0),
-            next_checkup: AtomicU64::new(0),
-            begin: Notify::new(),
-        }
-    }
-
-    fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
-
-    fn count(&self) {
-        let now = self.now();
-        let is_first = self.last().is_none_or(|last| !is_watched(now, last));
-        self.last.store(millis(now).max(1), Ordering::Relaxed);
-        if is_first {
-            self.expect_checkup(now);
-            self.begin.notify_one();
-        }
-    }
-
-    fn last(&self) -> Option<Duration> {
-        let millis = self.last.load(Ordering::Relaxed);
-        (millis > 0).then(|| Duration::from_millis(millis))
-    }
-
-    fn expect_checkup(&self, at: Duration) {
-        self.next_checkup.store(millis(at), Ordering::Relaxed);
-    }
-
-    fn next_checkup(&self) -> Duration {
-        let at = Duration::from_millis(self.next_checkup.load(Ordering::Relaxed));
-        at.saturating_sub(self.now())
-    }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// Returns the pause after a collection that took this time, and whose question to the nodes was `asked` ago. The answers of
@@ -406,8 +347,69 @@ impl Task {
     }
 }
 
+/// The nsqlookupds that did not answer in the last round. The log has a line when one stops answering, and one when it answers
+/// again.
+#[derive(Debug, Default)]
+struct Silence {
+    silent: BTreeSet<String>,
+}
+
+impl Silence {
+    /// Takes the answers of a round, and logs what has changed since the last one.
+    fn log_changes(&mut self, lookupds: &BTreeMap<String, LookupdRound>) {
+        for (address, round) in lookupds {
+            match round {
+                Err(why) if self.silent.insert(address.clone()) => log_warn!(
+                    "nsqlookupd {address} does not answer: {why}. Start it, or correct \
+                     --lookupd-http-address, which takes addresses of HTTP such as 127.0.0.1:4161"
+                ),
+                Ok(_) if self.silent.remove(address) => {
+                    log_info!("nsqlookupd {address} answers again");
+                }
+                _ => {}
+            }
+        }
+        // An operator may have taken an address away.
+        self.silent.retain(|address| lookupds.contains_key(address));
+    }
+}
+
+/// The lines of the log about a history that is full. It says once that series have no room, and each time that the past has become much shorter.
+#[derive(Debug, Default)]
+struct RoomLog {
+    /// True if the log says already that series have no room.
+    has_left_out: bool,
+    /// The time for which the past had room at the last line, in seconds.
+    logged: Option<i64>,
+}
+
+impl RoomLog {
+    /// Takes the time for which the past has room now, in seconds, and the number of series without room.
+    fn log(&mut self, room_seconds: i64, left_out: usize) {
+        if left_out > 0 && !self.has_left_out {
+            log_warn!("history: no room for {left_out} series (--history-max-bytes)");
+            self.has_left_out = true;
+        }
+        let is_much_shorter = match self.logged {
+            None => room_seconds < TIERS[2].seconds(),
+            // The past of a full history becomes a bit shorter and longer all the time.
+            Some(logged) => room_seconds < logged / 4 * 3,
+        };
+        if is_much_shorter {
+            let seconds = Duration::from_secs(room_seconds.unsigned_abs());
+            log_warn!(
+                "history: the past reaches back {} only, because there is no room for more (--history-max-bytes)",
+                duration_text(seconds)
+            );
+            self.logged = Some(room_seconds);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
+    use program::log::capture;
+
     use super::*;
 
     /// While an nsqd of direct mode hung, a collection waited for it to say what it is, and the next one came at once: the rate
@@ -435,5 +437,30 @@ mod tests {
         assert_eq!(pause(100, 8, 2), 48);
         assert_eq!(pause(1000, 800, 200), 800);
         assert_eq!(pause(1000, 8, 4000), 8);
+    }
+
+    #[test]
+    fn the_log_tells_each_large_change_once() {
+        let mut log = RoomLog::default();
+        let day = 86_400;
+        for (room_seconds, left_out, expected) in [
+            (7 * day, 0, ""),
+            (6 * day, 0, "reaches back 144h0m0s only"),
+            (5 * day, 0, ""),
+            (6 * day, 0, ""),
+            (4 * day, 0, "reaches back 96h0m0s only"),
+            (600, 0, "reaches back 10m0s only"),
+            (600, 3, "no room for 3 series (--history-max-bytes)"),
+            (600, 4, ""),
+        ] {
+            capture::start();
+            log.log(room_seconds, left_out);
+            let lines = capture::stop();
+            let is_expected = match expected {
+                "" => lines.is_empty(),
+                text => lines.len() == 1 && lines[0].contains(text),
+            };
+            assert!(is_expected, "{room_seconds} s: {lines:?}");
+        }
     }
 }

@@ -11,8 +11,10 @@ use program::{Exit, FlagValue, Options, Program, Value, version};
 use crate::access::BodyReaders;
 
 mod checks;
+mod url_map;
 
 pub use checks::Checked;
+pub use url_map::UrlMap;
 
 program::flags! {
     /// The values of nsqadmin's flags.

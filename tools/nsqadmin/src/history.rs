@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 
 use wire::name::is_valid_name;
 
-use crate::now::Now;
+use crate::figures::Now;
 
 mod ring;
 mod room;

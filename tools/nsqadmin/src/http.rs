@@ -9,46 +9,44 @@
 //! The routes and their redirects are those of `program::http`. The server below is hyper, because
 //! nsqadmin needs the headers of requests and streams of events.
 
-mod acting;
-mod actor;
-mod endpoint;
+mod act;
+mod graphite;
 mod live;
-mod many;
 mod metrics;
+mod notification;
 mod options;
-mod peeking;
+mod order;
+mod page;
 mod reading;
 mod reply;
 mod request;
 mod rights;
-mod site;
-mod subject;
 
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use ::http::StatusCode;
+use ::http::{Method, StatusCode};
 use ipnet::IpNet;
 use program::go_value::duration_text;
-use program::http::{Routed, route};
+use program::http::{Route, Routed, route};
 use program::log_info;
 use reqwest::Client;
 use tokio::sync::Semaphore;
 
-use crate::access::Access;
-use crate::assets::Assets;
+use crate::access::{Access, IgnoredUserLog, cut_off};
 use crate::audit::Audit;
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, Refusal};
 use crate::collector::Collector;
 use crate::config::Config;
-use crate::cut_off::cut_off;
-use crate::graphite::Forward;
-use crate::ignored_user_log::IgnoredUserLog;
-use crate::notification::Notifier;
-use crate::outcome::Refusal;
 use crate::tally::Tally;
 
-use endpoint::{Endpoint, ROUTES};
+use live::Live;
+
+pub use graphite::Forward;
+pub use notification::Notifier;
+pub use page::Assets;
+pub use reply::{Body, Reply};
+pub use request::{Request, RequestBody};
 
 /// Most bytes of a request's method and target in its log line. Any client can send a head of 64 KB.
 const ASKED_BYTES_MAX: usize = 1024;
@@ -63,8 +61,151 @@ pub fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     ROUTES.iter().map(|(method, path, _)| (*method, *path))
 }
 
-pub use reply::{Body, Reply};
-pub use request::{Request, RequestBody};
+/// The endpoints.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Endpoint {
+    /// The page, at each of its addresses.
+    Page,
+    /// `/ping`
+    Ping,
+    /// `/metrics`, for Prometheus.
+    Metrics,
+    /// A file of the page.
+    Asset,
+    /// `/api/settings`: what the page needs to know.
+    Settings,
+    /// `/render`
+    Render,
+    /// `/api/graphite`
+    Rate,
+    /// An endpoint of live figures.
+    Live(Live),
+    /// `/api/peek/*` and `/api/peek/*/*`
+    Peek,
+    /// An endpoint that reads figures.
+    Read(Read),
+    /// An endpoint that acts.
+    Change(Change),
+    /// `GET /config/*`
+    GetOption,
+    /// `PUT /config/*`
+    PutOption,
+}
+
+/// The endpoints that read figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Read {
+    /// `/api/topics`
+    Topics,
+    /// `/api/topics/*`
+    Topic,
+    /// `/api/topics/*/*`
+    Channel,
+    /// `/api/nodes`
+    Nodes,
+    /// `/api/nodes/*`
+    Node,
+    /// `/api/counter`
+    Counter,
+    /// `/api/abilities`
+    Abilities,
+    /// `/api/disk/*/*`
+    Disk,
+}
+
+/// The endpoints that act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Change {
+    /// `POST /api/topics`
+    Create,
+    /// `DELETE /api/topics/*` and `DELETE /api/topics/*/*`
+    Delete,
+    /// `POST /api/topics/*` and `POST /api/topics/*/*`
+    Act,
+    /// `DELETE /api/nodes/*`
+    Tombstone,
+    /// `POST /api/acts`
+    Many,
+}
+
+/// The clients that may use an endpoint.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Audience {
+    /// All clients.
+    Everybody,
+    /// The clients in `--allow-config-from-cidr`.
+    ConfigClients,
+    /// Admins, on nsqadmin's own page.
+    Admins,
+}
+
+impl Endpoint {
+    /// Returns the clients that may use the endpoint with this method. An endpoint that the first two arms do not
+    /// name needs an admin, and so does any endpoint behind another method than theirs.
+    fn audience(self, method: &Method) -> Audience {
+        use Endpoint::{
+            Asset, GetOption, Live, Metrics, Page, Peek, Ping, PutOption, Rate, Read, Render,
+            Settings,
+        };
+        match (method.as_str(), self) {
+            ("GET", Page | Ping | Asset | Metrics | Settings) => Audience::Everybody,
+            ("GET", Render | Rate | Live(_) | Peek | Read(_)) => Audience::Everybody,
+            ("GET", GetOption) | ("PUT", PutOption) => Audience::ConfigClients,
+            _ => Audience::Admins,
+        }
+    }
+}
+
+/// All routes.
+#[rustfmt::skip]
+const ROUTES: &[Route<Endpoint>] = &[
+    ("GET", "/ping", Endpoint::Ping),
+    ("GET", "/metrics", Endpoint::Metrics),
+    ("GET", "/", Endpoint::Page),
+    ("GET", "/topics", Endpoint::Page),
+    ("GET", "/topics/*", Endpoint::Page),
+    ("GET", "/topics/*/*", Endpoint::Page),
+    ("GET", "/peek/*", Endpoint::Page),
+    ("GET", "/peek/*/*", Endpoint::Page),
+    ("GET", "/nodes", Endpoint::Page),
+    ("GET", "/nodes/*", Endpoint::Page),
+    ("GET", "/counter", Endpoint::Page),
+    ("GET", "/lookup", Endpoint::Page),
+    ("GET", "/static/*", Endpoint::Asset),
+    ("GET", "/static/*/*", Endpoint::Asset),
+    ("GET", "/static/*/*/*", Endpoint::Asset),
+    ("GET", "/fonts/*", Endpoint::Asset),
+    ("GET", "/render", Endpoint::Render),
+    ("GET", "/api/settings", Endpoint::Settings),
+    ("GET", "/api/topics", Endpoint::Read(Read::Topics)),
+    ("GET", "/api/topics/*", Endpoint::Read(Read::Topic)),
+    ("GET", "/api/topics/*/*", Endpoint::Read(Read::Channel)),
+    ("GET", "/api/nodes", Endpoint::Read(Read::Nodes)),
+    ("GET", "/api/nodes/*", Endpoint::Read(Read::Node)),
+    ("GET", "/api/counter", Endpoint::Read(Read::Counter)),
+    ("GET", "/api/peek/*", Endpoint::Peek),
+    ("GET", "/api/peek/*/*", Endpoint::Peek),
+    ("GET", "/api/abilities", Endpoint::Read(Read::Abilities)),
+    ("GET", "/api/disk/*/*", Endpoint::Read(Read::Disk)),
+    ("GET", "/api/live", Endpoint::Live(Live::All)),
+    ("GET", "/api/live/topics", Endpoint::Live(Live::Topics)),
+    ("GET", "/api/live/topics/*", Endpoint::Live(Live::Topic)),
+    ("GET", "/api/live/attention", Endpoint::Live(Live::Attention)),
+    ("GET", "/api/live/nodes", Endpoint::Live(Live::Nodes)),
+    ("GET", "/api/live/nodes/*", Endpoint::Live(Live::Node)),
+    ("GET", "/api/live/history", Endpoint::Live(Live::History)),
+    ("GET", "/api/live/events", Endpoint::Live(Live::Events)),
+    ("GET", "/api/graphite", Endpoint::Rate),
+    ("POST", "/api/topics", Endpoint::Change(Change::Create)),
+    ("POST", "/api/topics/*", Endpoint::Change(Change::Act)),
+    ("POST", "/api/topics/*/*", Endpoint::Change(Change::Act)),
+    ("DELETE", "/api/topics/*", Endpoint::Change(Change::Delete)),
+    ("DELETE", "/api/topics/*/*", Endpoint::Change(Change::Delete)),
+    ("DELETE", "/api/nodes/*", Endpoint::Change(Change::Tombstone)),
+    ("POST", "/api/acts", Endpoint::Change(Change::Many)),
+    ("GET", "/config/*", Endpoint::GetOption),
+    ("PUT", "/config/*", Endpoint::PutOption),
+];
 
 /// Everything that answers need.
 #[derive(Clone)]
@@ -93,8 +234,6 @@ pub struct App {
     pub collector: Option<Collector>,
     /// One permit for each stream of events that may be open.
     pub streams: Arc<Semaphore>,
-    /// The name of this machine.
-    pub hostname: String,
     /// The counts for `/metrics`.
     pub tally: Tally,
     /// The time at which the process started.
@@ -105,6 +244,7 @@ impl App {
     /// Answers a request.
     pub async fn answer(&self, mut request: Request) -> ::http::Response<Body> {
         let started = Instant::now();
+        request.read_timeout = self.config.read_timeout;
         let path = request.path().to_owned();
         self.tell_ignored_user(&request);
         let (reply, is_logged) = match self.misdirected(&request) {
@@ -162,7 +302,7 @@ impl App {
                 let query = request.query();
                 let separator = if query.is_empty() { "" } else { "?" };
                 let location = format!("{base}{path}{separator}{query}");
-                let is_get = method == ::http::Method::GET;
+                let is_get = method == Method::GET;
                 (Reply::redirect(is_get, &location), false)
             }
             Routed::Options(allow) => (Reply::options(allow), false),
@@ -176,7 +316,7 @@ impl App {
     fn not_found(&self, path: &str, request: &Request) -> Reply {
         let first = path.split('/').nth(1).unwrap_or_default();
         let is_page = !["api", "config", "static", "fonts"].contains(&first);
-        if is_page && *request.method() == ::http::Method::GET && request.accepts_html() {
+        if is_page && *request.method() == Method::GET && request.accepts_html() {
             self.page(request).with_status(StatusCode::NOT_FOUND)
         } else {
             Reply::refusal(&Refusal::not_found("NOT_FOUND"))
@@ -205,5 +345,25 @@ impl App {
             Endpoint::GetOption => self.option(&segments[0]),
             Endpoint::PutOption => self.put_option(&segments[0], request).await,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A route with another method needs no word about rights to be closed.
+    #[test]
+    fn an_endpoint_behind_another_method_than_its_own_needs_an_admin() {
+        for (_, path, endpoint) in ROUTES {
+            for method in [Method::POST, Method::DELETE, Method::PATCH, Method::HEAD] {
+                let audience = endpoint.audience(&method);
+                assert_eq!(audience, Audience::Admins, "{method} {path}");
+            }
+        }
+        let put = Endpoint::Page.audience(&Method::PUT);
+        assert_eq!(put, Audience::Admins);
+        let put = Endpoint::PutOption.audience(&Method::PUT);
+        assert_eq!(put, Audience::ConfigClients);
     }
 }

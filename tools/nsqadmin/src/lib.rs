@@ -6,9 +6,7 @@
 //!                 │         answers ──► figures ──► JSON
 //!                 ├─► live, history: the present figures and their past ◄─┐
 //!                 ├─► checkup: what needs attention                    ◄─┴─ collector, a task that asks every second
-//!                 ├─► order: an act on all that match
-//!                 ├─► audit log
-//!                 └─► notifications
+//!                 └─► audit log, notifications
 //! ```
 //!
 //! The order to read: `config`, `server`, `http` (what is answered), `cluster` with `upstream` (what is asked),
@@ -22,32 +20,15 @@
 #![forbid(unsafe_code)]
 
 pub mod access;
-pub mod answer_time;
-pub mod assets;
 pub mod audit;
 pub mod checkup;
-pub mod cidr;
 pub mod cluster;
 pub mod collector;
 pub mod config;
-mod cut_off;
 pub mod figures;
-pub mod graphite;
 pub mod history;
 pub mod http;
-pub mod ignored_user_log;
-pub mod left_out;
 pub mod live;
-pub mod node;
-pub mod notification;
-pub mod now;
-pub mod order;
-pub mod outcome;
-pub mod peek;
 pub mod server;
-pub mod shown_url;
-mod stream;
 pub mod tally;
-mod thousandth;
 pub mod upstream;
-pub mod url_map;

@@ -11,10 +11,8 @@ use std::sync::Arc;
 use serde::Serialize;
 
 use crate::checkup::keep_latest;
-use crate::figures::{Answered, NodeStats, Pause, Undo};
+use crate::figures::{Answered, NodeStats, Now, Operated, add_counts, write_rounded};
 use crate::history::{Key, Point};
-use crate::now::Now;
-use crate::thousandth::write_rounded;
 
 mod json;
 
@@ -50,15 +48,10 @@ pub struct Figures {
     pub clients: i64,
     /// The age of the oldest message that is owed, in milliseconds: the highest of all nsqds.
     pub oldest_ms: i64,
-    /// True if it is paused on any nsqd.
-    #[serde(rename = "paused")]
-    pub is_paused: bool,
-    /// The terms of the pause. `None` if it is not paused, and for a node.
+    /// The pause, and the messages of an emptied channel that can come back. A topic and a node have no such messages here, and
+    /// the pause of a node has no terms.
     #[serde(flatten)]
-    pub pause: Option<Pause>,
-    /// The messages of an emptied channel that can come back. `None` for a topic and for a node.
-    #[serde(flatten)]
-    pub undo: Option<Undo>,
+    pub operated: Operated,
 }
 
 /// The present figures of a topic or channel, in total and on each node.
@@ -103,8 +96,10 @@ impl Figures {
             depth: topic.depth,
             message_count: topic.message_count,
             oldest_ms: topic.oldest_unfinished_ms.unwrap_or(0),
-            is_paused: topic.paused,
-            pause: Pause::of_topic(topic),
+            operated: Operated {
+                undo: None,
+                ..topic.into()
+            },
             ..Figures::default()
         };
         for channel in &topic.channels {
@@ -116,8 +111,6 @@ impl Figures {
     }
 
     fn of_channel(channel: &nsq_http::ChannelStats) -> Figures {
-        let listed = channel.clients.as_ref().map_or(0, Vec::len);
-        let listed = i64::try_from(listed).unwrap_or(i64::MAX);
         Figures {
             depth: channel.depth,
             channel_depth: 0,
@@ -127,37 +120,23 @@ impl Figures {
             rate: None,
             requeue_count: channel.requeue_count,
             timeout_count: channel.timeout_count,
-            clients: channel.client_count.unwrap_or(listed),
+            clients: channel.count_clients(),
             oldest_ms: channel.oldest_unfinished_ms.unwrap_or(0),
-            is_paused: channel.paused,
-            pause: Pause::of_channel(channel),
-            undo: Undo::of_channel(channel),
+            operated: channel.into(),
         }
     }
 
     /// Adds the figures that a topic has from its channels.
     fn add_shared(&mut self, part: &Figures) {
-        for (total, part) in [
-            (&mut self.in_flight, part.in_flight),
-            (&mut self.deferred, part.deferred),
-            (&mut self.requeue_count, part.requeue_count),
-            (&mut self.timeout_count, part.timeout_count),
-            (&mut self.clients, part.clients),
-        ] {
-            *total = total.saturating_add(part);
-        }
+        add_counts! { self += part: in_flight, deferred, requeue_count, timeout_count, clients }
         self.oldest_ms = self.oldest_ms.max(part.oldest_ms);
     }
 
     /// Adds the figures of another node or topic, except the rate.
     fn add(&mut self, part: &Figures) {
         self.add_shared(part);
-        self.depth = self.depth.saturating_add(part.depth);
-        self.channel_depth = self.channel_depth.saturating_add(part.channel_depth);
-        self.message_count = self.message_count.saturating_add(part.message_count);
-        self.is_paused |= part.is_paused;
-        Pause::add(&mut self.pause, part.pause.as_ref());
-        Undo::add(&mut self.undo, part.undo);
+        add_counts! { self += part: depth, channel_depth, message_count }
+        self.operated.add(&part.operated);
     }
 
     /// Returns the point of the history.
@@ -245,7 +224,7 @@ impl Snapshot {
                 }
             }
             // The pauses of a node's topics have nothing in common.
-            of_node.pause = None;
+            of_node.operated.pause = None;
             snapshot.nodes.insert(node.clone(), of_node);
             snapshot.answers.insert(node.clone(), *answered);
         }
@@ -254,7 +233,7 @@ impl Snapshot {
             .keys()
             .filter(|node| !snapshot.nodes.contains_key(*node));
         missing.extend(lost.map(|node| (node.clone(), Arc::new(before.of_node(node)))));
-        keep_latest(&mut missing, MISSING_MAX, |own| own.now.steady_millis);
+        keep_latest(&mut missing, MISSING_MAX, |_, own| own.now.steady_millis);
         snapshot.missing = missing;
         snapshot
     }

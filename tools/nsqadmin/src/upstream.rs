@@ -1,7 +1,13 @@
-//! [`Upstream`]: the requests to nsqds and nsqlookupds.
+//! [`Upstream`]: the requests to nsqds and nsqlookupds, and [`Failed`]: a request that failed, in words and by its kind.
 
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use nsq_doctor::duration;
+use nsq_http::Refusal;
+use parking_lot::Mutex;
 use program::http::POLL;
 use program::{log_debug, log_info};
 use reqwest::header::{ACCEPT, HeaderMap, HeaderValue};
@@ -10,19 +16,10 @@ use serde::de::DeserializeOwned;
 use upgrade::ClientConfig;
 use url::Url;
 use wire::error::quote;
+use wire::go_error::system_text;
 
-use crate::answer_time::AnswerTime;
 use crate::config::{ClientFlags, Config};
-use crate::shown_url::without_user;
 use crate::tally::{Tally, UpstreamName};
-
-mod failure;
-mod unanswered;
-
-pub use failure::{Failed, FailureKind, Refused, reason};
-
-use failure::{failed, verb};
-use unanswered::Unanswered;
 
 /// Most redirects that are followed. Go's client has the same limit.
 const REDIRECTS_MAX: usize = 10;
@@ -35,6 +32,20 @@ const PARSED_AT_ONCE_BYTES_MAX: usize = 256 * 1024;
 
 /// Most bytes of a refusal that are shown.
 const REFUSAL_BYTES_MAX: usize = 4 * 1024;
+
+/// The time for which a question is not repeated, in times of the wait for its answer. So a server that is slower than the
+/// deadline works on a question at most a fifth of the time. Servers that answer in time have the same share
+/// (`PAUSE_FACTOR` of the collector).
+const PAUSE_FACTOR: u32 = 4;
+
+/// The longest pause. The wait may be long because nsqadmin itself stood still, or has no deadline.
+const PAUSE_MAX: Duration = Duration::from_secs(30);
+
+/// Shortest wait that leads to a pause. A connection that is refused at once costs the server nothing.
+const WAIT_MIN: Duration = Duration::from_millis(100);
+
+/// The text that stands for a secret.
+const SECRET: &str = "xxxxx";
 
 /// The kind of a server that is asked, named in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,11 +81,8 @@ pub struct Upstream {
     unanswered: Option<Unanswered>,
 }
 
-/// An answer whose body has been read.
-struct Answered {
-    status: StatusCode,
-    body: Vec<u8>,
-}
+/// The status and the body of an answer.
+type Answer = (StatusCode, Vec<u8>);
 
 impl Upstream {
     /// Returns a client with the settings of the flags.
@@ -136,8 +144,8 @@ impl Upstream {
     /// There is no answer, or the answer is too long.
     pub async fn answer(&self, url: &str) -> Result<(u16, Vec<u8>), Failed> {
         let asked = self.query(Method::GET, Server::Nsqd, url);
-        let answered = self.counted(Server::Nsqd, url, asked).await?;
-        Ok((answered.status.as_u16(), answered.body))
+        let (status, body) = self.counted(Server::Nsqd, url, asked).await?;
+        Ok((status.as_u16(), body))
     }
 
     /// Sends a POST with an empty body.
@@ -184,28 +192,28 @@ impl Upstream {
     }
 
     /// Asks, and asks once more over HTTPS if the server wants that.
-    async fn query(&self, method: Method, server: Server, url: &str) -> Result<Answered, Failed> {
+    async fn query(&self, method: Method, server: Server, url: &str) -> Result<Answer, Failed> {
         let (server, shown) = (server.name(), without_user(url));
         if self.is_quiet {
             log_debug!("CI: querying {server} {shown}")
         } else {
             log_info!("CI: querying {server} {shown}")
         }
-        let answered = self.ask(&method, url).await?;
-        match nsq_http::https_url(url, answered.status.as_u16(), &answered.body) {
+        let (status, body) = self.ask(&method, url).await?;
+        match nsq_http::https_url(url, status.as_u16(), &body) {
             Some(secure) => self.ask(&method, &secure).await,
-            None => Ok(answered),
+            None => Ok((status, body)),
         }
     }
 
     /// Returns the body of an answer with status 200.
     async fn fetch(&self, method: Method, server: Server, url: &str) -> Result<Vec<u8>, Failed> {
-        let answered = self.query(method, server, url).await?;
-        if answered.status == StatusCode::OK {
-            return Ok(answered.body);
+        let (status, body) = self.query(method, server, url).await?;
+        if status == StatusCode::OK {
+            return Ok(body);
         }
-        let shown = &answered.body[..answered.body.len().min(REFUSAL_BYTES_MAX)];
-        let advice = if answered.status.is_redirection() {
+        let shown = &body[..body.len().min(REFUSAL_BYTES_MAX)];
+        let advice = if status.is_redirection() {
             " (a POST follows no redirect, and a GET none to another host or path: name the last URL with --nsqd-url-map, \
                  or the address with the flag)"
         } else {
@@ -214,20 +222,20 @@ impl Upstream {
         Err(Failed {
             why: format!(
                 "got response {} {} {}{advice}",
-                answered.status.as_u16(),
-                answered.status.canonical_reason().unwrap_or_default(),
+                status.as_u16(),
+                status.canonical_reason().unwrap_or_default(),
                 quote(shown)
             ),
-            kind: match answered.status {
+            kind: match status {
                 StatusCode::NOT_FOUND => FailureKind::NotFound,
                 _ => FailureKind::Refused,
             },
-            refused: Refused::read(answered.status, &answered.body),
+            refused: Refused::read(status, &body),
         })
     }
 
-    async fn ask(&self, method: &Method, url: &str) -> Result<Answered, Failed> {
-        let failed = |error| failed(method, url, &error);
+    async fn ask(&self, method: &Method, url: &str) -> Result<Answer, Failed> {
+        let failed = |error| Failed::without_answer(method, url, &error);
         let client = match *method {
             Method::GET => &self.client,
             _ => &self.poster,
@@ -236,26 +244,34 @@ impl Upstream {
         if self.is_quiet {
             request = request.header(POLL, "true");
         }
-        let mut response = request.send().await.map_err(failed)?;
+        let response = request.send().await.map_err(failed)?;
         let status = response.status();
-        let mut body = Vec::new();
-        while let Some(chunk) = response.chunk().await.map_err(failed)? {
-            if body.len() + chunk.len() > self.answer_bytes_max {
-                let max = self.answer_bytes_max;
-                return Err(Failed {
-                    why: format!(
-                        "{} {:?}: the answer has more than {max} bytes (--max-answer-size)",
-                        verb(method),
-                        without_user(url)
-                    ),
-                    kind: FailureKind::NotUnderstood,
-                    refused: None,
-                });
-            }
-            body.extend_from_slice(&chunk);
+        let body = read_up_to(response, self.answer_bytes_max).await;
+        match body.map_err(failed)? {
+            Ok(body) => Ok((status, body)),
+            Err(why) => Err(Failed::of(FailureKind::NotUnderstood, method, url, &why)),
         }
-        Ok(Answered { status, body })
     }
+}
+
+/// Reads the body of an answer. The inner error says that it has more than `bytes_max` bytes.
+///
+/// # Errors
+/// The body breaks off.
+pub async fn read_up_to(
+    mut response: reqwest::Response,
+    bytes_max: usize,
+) -> Result<Result<Vec<u8>, String>, reqwest::Error> {
+    let mut body = Vec::new();
+    while let Some(chunk) = response.chunk().await? {
+        if body.len() + chunk.len() > bytes_max {
+            return Ok(Err(format!(
+                "the answer has more than {bytes_max} bytes (--max-answer-size)"
+            )));
+        }
+        body.extend_from_slice(&chunk);
+    }
+    Ok(Ok(body))
 }
 
 /// Reads an answer, on another thread if it is long.
@@ -263,11 +279,7 @@ async fn read<T>(url: &str, body: Vec<u8>) -> Result<T, Failed>
 where
     T: DeserializeOwned + Send + 'static,
 {
-    let failed = |why: String| Failed {
-        why: format!("Get {:?}: {why}", without_user(url)),
-        kind: FailureKind::NotUnderstood,
-        refused: None,
-    };
+    let failed = |why: String| Failed::of(FailureKind::NotUnderstood, &Method::GET, url, &why);
     let parsed = if body.len() <= PARSED_AT_ONCE_BYTES_MAX {
         nsq_http::read(&body)
     } else {
@@ -358,15 +370,253 @@ pub fn client(
         .map_err(|error| format!("failed to make the HTTP client - {error}"))
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A request that failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// The reason, as the answer of nsqadmin shows it.
+    pub why: String,
+    /// The kind of the failure.
+    pub kind: FailureKind,
+    /// The server's own words about a mistake of the client of nsqadmin, if the failure is such a mistake.
+    pub refused: Option<Refused>,
+}
 
-    #[test]
-    fn a_server_is_counted_by_its_host_and_port() {
-        assert_eq!(authority("http://u:p@h:4151/stats?a=b"), "h:4151");
-        assert_eq!(authority("https://h/x"), "h:443");
-        assert_eq!(authority("http://[::1]:1/x"), "[::1]:1");
-        assert_eq!(authority("http://h:x/"), "an address that is not a URL");
+/// The words with which a server of NSQ refuses a request because of the client's mistake.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refused {
+    /// A status 4xx.
+    pub status: StatusCode,
+    /// The code, such as `INVALID_FOR`.
+    pub code: String,
+    /// The reason, or an empty text.
+    pub reason: String,
+}
+
+/// The kinds of failures that lead to different answers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FailureKind {
+    /// The server could not be reached: no connection, or no such host.
+    Unreachable,
+    /// The connection ended before the answer did, or the answer took too long.
+    NoAnswer,
+    /// The server does not know the topic or the channel.
+    NotFound,
+    /// The server answered with another status than 200.
+    Refused,
+    /// The answer is too long, or cannot be read.
+    NotUnderstood,
+}
+
+impl Failed {
+    /// Returns the failure of a request to a URL, in the form of Go's words.
+    fn of(kind: FailureKind, method: &Method, url: &str, why: &str) -> Failed {
+        let verb = if *method == Method::POST {
+            "Post"
+        } else {
+            "Get"
+        };
+        Failed {
+            why: format!("{verb} {:?}: {why}", without_user(url)),
+            kind,
+            refused: None,
+        }
+    }
+
+    /// Returns the failure of a request without an answer, in Go's words where Go has some.
+    fn without_answer(method: &Method, url: &str, error: &reqwest::Error) -> Failed {
+        let kind = if error.is_connect() {
+            FailureKind::Unreachable
+        } else {
+            FailureKind::NoAnswer
+        };
+        Failed::of(kind, method, url, &reason(url, error))
     }
 }
+
+impl FailureKind {
+    /// Returns the word for `/metrics`. A server that does not know a topic has not failed.
+    fn reason(self) -> Option<&'static str> {
+        match self {
+            FailureKind::Unreachable => Some("unreachable"),
+            FailureKind::NoAnswer => Some("no_answer"),
+            FailureKind::NotFound => None,
+            FailureKind::Refused => Some("refused"),
+            FailureKind::NotUnderstood => Some("not_understood"),
+        }
+    }
+
+    /// Returns true if there was an answer.
+    fn is_answer(self) -> bool {
+        !matches!(self, FailureKind::Unreachable | FailureKind::NoAnswer)
+    }
+}
+
+impl Refused {
+    /// Reads the answer of a server. `None` for answers that are no mistake of the client: those of other programs, those
+    /// about the rights of nsqadmin, and those about paths that the server does not have.
+    fn read(status: StatusCode, body: &[u8]) -> Option<Refused> {
+        let is_of_client = status.is_client_error()
+            && !matches!(status.as_u16(), 401 | 403 | 405 | 407 | 408 | 429);
+        let Refusal { message, reason } = Refusal::read(body);
+        let is_code = |byte: u8| byte.is_ascii_uppercase() || byte.is_ascii_digit() || byte == b'_';
+        let has_code = !message.is_empty() && message.bytes().all(is_code);
+        (is_of_client && has_code && message != "NOT_FOUND").then_some(Refused {
+            status,
+            code: message,
+            reason,
+        })
+    }
+
+    /// Returns the code and the reason.
+    pub fn text(&self) -> String {
+        match self.reason.as_str() {
+            "" => self.code.clone(),
+            reason => format!("{}: {reason}", self.code),
+        }
+    }
+}
+
+/// Returns the cause of an error of the HTTP library, without the URL.
+pub fn reason(url: &str, error: &reqwest::Error) -> String {
+    let mut sources = Vec::new();
+    let mut source = std::error::Error::source(error);
+    while let Some(cause) = source {
+        if let Some(error) = cause.downcast_ref::<std::io::Error>()
+            && error.raw_os_error().is_some()
+        {
+            let url = without_user(url);
+            let authority = url.split("://").nth(1).unwrap_or(&url);
+            let authority = authority.split(['/', '?']).next().unwrap_or(authority);
+            return match error.kind() {
+                std::io::ErrorKind::ConnectionReset => format!("read: {}", system_text(error)),
+                _ => format!("dial tcp {authority}: connect: {}", system_text(error)),
+            };
+        }
+        sources.push(cause.to_string());
+        source = cause.source();
+    }
+    match (error.is_timeout(), error.is_connect()) {
+        (true, true) => {
+            "no connection in time (--http-client-connect-timeout, --http-client-request-timeout)"
+                .to_string()
+        }
+        (true, false) => "no answer in time (--http-client-request-timeout)".to_string(),
+        (false, _) => sources.pop().unwrap_or_else(|| error.to_string()),
+    }
+}
+
+/// The questions that are not repeated now, by their URL. A server that is too slow for one question may well answer
+/// others: the figures without clients cost less than those with clients. All clones share them.
+#[derive(Clone, Debug, Default)]
+struct Unanswered(Arc<Mutex<BTreeMap<String, Paused>>>);
+
+/// A question that is not repeated now.
+#[derive(Debug)]
+struct Paused {
+    until: Instant,
+    failed: Failed,
+}
+
+impl Unanswered {
+    /// Returns the failure of a question that is not to be repeated now.
+    fn failure(&self, url: &str, now: Instant) -> Option<Failed> {
+        let paused = self.0.lock();
+        let paused = paused.get(url).filter(|it| now < it.until)?;
+        Some(paused.failed.clone())
+    }
+
+    /// Takes a question that was asked at `asked` and has failed without an answer. Returns the failure, which then also
+    /// says for how long the question is not repeated.
+    fn add(&self, url: &str, mut failed: Failed, asked: Instant, now: Instant) -> Failed {
+        let waited = now.saturating_duration_since(asked);
+        if waited < WAIT_MIN {
+            return failed;
+        }
+        let pause = waited.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX);
+        let words = duration(pause.as_secs_f64());
+        failed
+            .why
+            .push_str(&format!("; it is not asked again for {words}"));
+        let mut paused = self.0.lock();
+        // An nsqlookupd may name other nodes each time.
+        paused.retain(|_, paused| now < paused.until);
+        let entry = Paused {
+            until: now + pause,
+            failed: failed.clone(),
+        };
+        paused.insert(url.to_owned(), entry);
+        failed
+    }
+}
+
+/// The time in which servers worked on answers, since the last look. The wait for a server that gives none is not part of it. All
+/// clones count the same.
+#[derive(Clone, Debug, Default)]
+pub struct AnswerTime(Arc<Mutex<Vec<(Instant, Instant)>>>);
+
+impl AnswerTime {
+    /// Adds a request that got an answer.
+    pub fn add(&self, asked: Instant, answered: Instant) {
+        self.0.lock().push((asked, answered));
+    }
+
+    /// Returns the time in which at least one of the answers was under way, and begins anew.
+    pub fn take(&self) -> Duration {
+        time_of(std::mem::take(&mut *self.0.lock()))
+    }
+
+    /// Returns the same time, and goes on.
+    pub fn so_far(&self) -> Duration {
+        time_of(self.0.lock().clone())
+    }
+}
+
+fn time_of(mut answers: Vec<(Instant, Instant)>) -> Duration {
+    answers.sort_unstable();
+    let mut time = Duration::ZERO;
+    let mut counted_until = None;
+    for (asked, answered) in answers {
+        let begin = counted_until.map_or(asked, |until| asked.max(until));
+        time += answered.saturating_duration_since(begin);
+        counted_until = counted_until.max(Some(answered));
+    }
+    time
+}
+
+/// Returns a URL without the user and the password that it may have. The rest stays as it is written.
+pub fn without_user(url: &str) -> Cow<'_, str> {
+    let Some((scheme, rest)) = url.split_once("://") else {
+        return Cow::Borrowed(url);
+    };
+    let authority = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    match rest[..authority].rfind('@') {
+        Some(at) => Cow::Owned(format!("{scheme}://{}", &rest[at + 1..])),
+        None => Cow::Borrowed(url),
+    }
+}
+
+/// Returns the value of a flag whose URL may have secrets: the password, or the user alone, and the query are not shown. Nothing of
+/// a text that is no URL is shown.
+pub fn masked(url: &str) -> String {
+    let Ok(mut parsed) = Url::parse(url) else {
+        return if url.is_empty() { "" } else { SECRET }.to_owned();
+    };
+    let has_password = parsed.password().is_some();
+    let has_user = !parsed.username().is_empty();
+    if !has_password && !has_user && parsed.query().is_none() {
+        return url.to_owned();
+    }
+    // These calls fail only for URLs without a host, which have no user.
+    let _ = match (has_password, has_user) {
+        (true, _) => parsed.set_password(Some(SECRET)),
+        (false, true) => parsed.set_username(SECRET),
+        (false, false) => Ok(()),
+    };
+    if parsed.query().is_some() {
+        parsed.set_query(Some(SECRET));
+    }
+    parsed.to_string()
+}
+
+#[cfg(test)]
+mod tests;

@@ -4,12 +4,12 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::support::Admin;
+use crate::support::{Admin, AuditLog, answer, assert_has, create_topic};
 use serde_json::json;
-use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::http::{Response, parse};
 use test_support::http_server::{Answer, HttpServer};
+use test_support::{TIMEOUT, wait_until};
 
 /// Requests that change something, with good and bad bodies.
 const ACTS: [(&str, &str, &str); 10] = [
@@ -38,9 +38,7 @@ fn registrations(lookupd: &Daemon) -> String {
 #[test]
 fn a_user_is_an_admin_by_the_one_header_of_the_proxy() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    lookupd
-        .post("/topic/create?topic=t", b"")
-        .expect_status(200);
+    create_topic(&lookupd, "t");
     let admin = Admin::start_at(&[&lookupd], &["--admin-user=carol"]);
     let before = registrations(&lookupd);
     for (method, target, body) in ACTS {
@@ -57,10 +55,7 @@ fn a_user_is_an_admin_by_the_one_header_of_the_proxy() {
     assert_eq!(admin.json("/api/settings")["is_admin"], json!(false));
     let carol = ["X-Forwarded-User: carol"];
     let settings = admin.ask("GET", "/api/settings", &carol, "").json();
-    assert_eq!(
-        (&settings["user"], &settings["is_admin"]),
-        (&json!("carol"), &json!(true))
-    );
+    assert_has(&settings, &json!({"user": "carol", "is_admin": true}));
     admin
         .ask("DELETE", "/api/topics/t", &carol, "")
         .expect_status(200);
@@ -201,9 +196,7 @@ fn a_refused_origin_names_what_differs_and_what_to_do() {
 #[test]
 fn pages_of_other_sites_cannot_act() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    lookupd
-        .post("/topic/create?topic=t", b"")
-        .expect_status(200);
+    create_topic(&lookupd, "t");
     let admin = Admin::start_at(&[&lookupd], &["--allowed-origin=https://nsq.example.com"]);
     let before = registrations(&lookupd);
     for headers in [
@@ -250,9 +243,7 @@ fn pages_of_other_sites_cannot_act() {
 #[test]
 fn config_is_changed_by_its_addresses_and_not_by_others() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    lookupd
-        .post("/topic/create?topic=t", b"")
-        .expect_status(200);
+    create_topic(&lookupd, "t");
     let admin = Admin::start(&[
         "--lookupd-http-address=127.0.0.1:1",
         "--admin-user=carol",
@@ -303,13 +294,11 @@ fn config_is_changed_by_its_addresses_and_not_by_others() {
 /// The line about a log level without INFO lines is in the log, because it comes before the change.
 #[test]
 fn each_put_of_the_configuration_is_in_the_audit_log() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("audit.log");
-    let flag = format!("--audit-log-file={}", file.display());
+    let audit = AuditLog::default();
     let at = [
         "--nsqd-http-address=127.0.0.1:1",
         "--admin-user=carol",
-        &flag,
+        &audit.flag(),
     ];
     let admin = Admin::start(&at);
     let put = |key: &str, headers: &[&str], body: &str| {
@@ -329,11 +318,7 @@ fn each_put_of_the_configuration_is_in_the_audit_log() {
     let outside = Admin::start(&[&at[..], &["--allow-config-from-cidr=10.0.0.0/8"]].concat());
     let answer = outside.ask("PUT", "/config/log_level", &carol, "debug");
     answer.expect_error(403, "FORBIDDEN");
-    let text = std::fs::read_to_string(&file).unwrap();
-    let lines: Vec<serde_json::Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = audit.lines();
     let found = lines.iter().map(|line| {
         let address = line["remote_address"].as_str().unwrap();
         assert!(address.starts_with("127.0.0.1:"), "{line}");
@@ -497,10 +482,11 @@ fn graphite_has_no_page_below_nsqadmins_address() {
 #[test]
 fn rates_come_from_graphite() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    let graphite = HttpServer::start(|_, before| Answer {
-        status: if before == 2 { 500 } else { 200 },
-        headers: Vec::new(),
-        body: [&b"[{\"datapoints\":[[240,1]]}]"[..], b"[]", b"", b"<"][before].to_vec(),
+    let graphite = HttpServer::start(|_, before| {
+        answer(
+            if before == 2 { 500 } else { 200 },
+            [&b"[{\"datapoints\":[[240,1]]}]"[..], b"[]", b"", b"<"][before],
+        )
     });
     let url = format!("--graphite-url={}", graphite.url(""));
     let admin = Admin::start_at(&[&lookupd], &[&url]);
@@ -557,18 +543,21 @@ fn the_files_of_the_page_are_cached_and_compressed() {
 /// A client that may not act wrote lines of 64 KB, as many as it wanted.
 #[test]
 fn requests_that_are_refused_cannot_fill_the_disk() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("audit.log");
-    let flag = format!("--audit-log-file={}", file.display());
+    let audit = AuditLog::default();
     let node = "--nsqd-http-address=127.0.0.1:1";
-    let mut admin = Admin::start(&[node, "--admin-user=carol", "--live-interval=0", &flag]);
+    let mut admin = Admin::start(&[
+        node,
+        "--admin-user=carol",
+        "--live-interval=0",
+        &audit.flag(),
+    ]);
     let long = "x".repeat(15_000);
     let target = format!("/api/topics/{long}/{long}");
     let user = format!("X-Forwarded-User: {long}");
     admin
         .ask("DELETE", &target, &[&user], "")
         .expect_error(403, "FORBIDDEN");
-    let line = std::fs::read_to_string(&file).unwrap();
+    let line = audit.text();
     assert!(line.len() < 1500, "{} bytes: {line}", line.len());
     let entry: serde_json::Value = serde_json::from_str(&line).unwrap();
     for key in ["user", "topic", "channel"] {
@@ -583,8 +572,7 @@ fn requests_that_are_refused_cannot_fill_the_disk() {
             .delete("/api/topics/t", "")
             .expect_error(403, "FORBIDDEN");
     }
-    let lines = std::fs::read_to_string(&file).unwrap();
-    let count = lines.lines().count();
+    let count = audit.lines().len();
     assert!(count < 200, "{count} lines of 301 requests");
     // No request is lost without a word.
     let refused = || {
@@ -596,35 +584,29 @@ fn requests_that_are_refused_cannot_fill_the_disk() {
     assert_eq!(refused().as_deref(), Some("301"));
     let is_told = || {
         admin.delete("/api/topics/t", "");
-        let lines = std::fs::read_to_string(&file).unwrap();
-        lines.contains("refused requests before this line have none")
+        audit
+            .text()
+            .contains("refused requests before this line have none")
     };
-    assert!(test_support::wait_until(test_support::TIMEOUT, is_told));
+    assert!(wait_until(TIMEOUT, is_told));
     // Acts that are not refused always have their lines.
     let carol = ["X-Forwarded-User: carol"];
     admin
         .ask("DELETE", "/api/topics/mine", &carol, "")
         .expect_status(502);
-    let lines = std::fs::read_to_string(&file).unwrap();
-    let last = lines.lines().last().unwrap();
-    assert!(last.contains("\"topic\":\"mine\""), "{last}");
+    assert_eq!(audit.last()["topic"], "mine");
     // The requests since the last line were lost at the end of the process. One of them may have a line of its own.
     let have_no_line = || {
-        let count = || std::fs::read_to_string(&file).unwrap().lines().count();
-        let before = count();
+        let before = audit.lines().len();
         for _ in 0..3 {
             admin.delete("/api/topics/t", "");
         }
-        count() == before
+        audit.lines().len() == before
     };
-    assert!(test_support::wait_until(
-        test_support::TIMEOUT,
-        have_no_line
-    ));
+    assert!(wait_until(TIMEOUT, have_no_line));
     admin.signal("TERM");
     assert!(admin.wait().success());
-    let lines = std::fs::read_to_string(&file).unwrap();
-    let last: serde_json::Value = serde_json::from_str(lines.lines().last().unwrap()).unwrap();
+    let last = audit.last();
     assert_eq!(last["action"], "left_out");
     let message = last["message"].as_str().unwrap();
     assert!(message.ends_with("before this line have none"), "{message}");
@@ -650,9 +632,7 @@ fn ask_at(admin: &Admin, host: &str, request: (&str, &str), headers: &[&str]) ->
 #[test]
 fn a_page_whose_name_stands_for_this_machine_can_do_nothing() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    lookupd
-        .post("/topic/create?topic=t", b"")
-        .expect_status(200);
+    create_topic(&lookupd, "t");
     let admin = Admin::start_at(
         &[&lookupd],
         &["--admin-user=carol", "--allowed-host=nsq.lan"],

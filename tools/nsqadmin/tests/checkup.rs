@@ -4,10 +4,10 @@ use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use crate::support::Admin;
+use crate::support::{Admin, answer, assert_has};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
-use test_support::http_server::{Answer, HttpServer};
+use test_support::http_server::HttpServer;
 use test_support::original_nsqd;
 
 fn concern<'a>(attention: &'a Value, key: &str, name: &str) -> Option<&'a str> {
@@ -58,13 +58,9 @@ fn channels_producers_shards_and_disks_are_told() {
     assert_eq!(topic["channels"][0]["doctor"]["sentence"], json!(sentence));
     assert_eq!(topic["channels"][0]["doctor"]["is_problem"], json!(true));
     let producer = &topic["publishing"]["producers"][0];
-    assert_eq!(
-        (
-            &producer["client_id"],
-            &producer["hostname"],
-            &producer["count"]
-        ),
-        (&json!("shop"), &json!("host-p"), &json!(3))
+    assert_has(
+        producer,
+        &json!({"client_id": "shop", "hostname": "host-p", "count": 3}),
     );
     let topics = admin.json("/api/live/topics");
     let doctor = &topics["topics"][0]["channels"][0]["doctor"];
@@ -79,9 +75,7 @@ fn channels_producers_shards_and_disks_are_told() {
     );
     let of_disk = |key: &str| node["disk"][key].as_f64().unwrap();
     assert!(of_disk("size_bytes") > of_disk("free_bytes"), "{node}");
-    admin
-        .get("/api/live/nodes/127.0.0.1:1")
-        .expect_error(404, "NODE_NOT_FOUND");
+    admin.get_error("/api/live/nodes/127.0.0.1:1", 404, "NODE_NOT_FOUND");
     let without = Admin::start_at(&[&lookupd], &["--live-interval=0"]);
     without
         .get("/api/live/attention")
@@ -151,9 +145,7 @@ fn a_topic_of_a_node_that_is_gone_names_the_node() {
     assert_eq!(lost.get("topic"), None, "nobody knows its figures");
     let other = admin.json("/api/live/topics/other");
     assert_eq!(other["gone_nodes"], json!([]));
-    admin
-        .get("/api/live/topics/nope")
-        .expect_error(404, "TOPIC_NOT_FOUND");
+    admin.get_error("/api/live/topics/nope", 404, "TOPIC_NOT_FOUND");
     nsqds[1].restart();
     admin.wait_for("/api/live/topics/lost", |topic| {
         topic["gone_nodes"] == json!([]) && topic["topic"]["node_count"] == json!(1)
@@ -218,12 +210,24 @@ fn ringq_stand_in(started: &'static AtomicI64) -> HttpServer {
             ),
             _ => (404, json!({"message": "NOT_FOUND"}).to_string()),
         };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.into_bytes(),
-        }
+        answer(status, body)
     })
+}
+
+/// Starts an nsqlookupd with a node of each kind, and its nsqadmin.
+fn of_both_kinds(ringq: &HttpServer, original: &HttpServer) -> (HttpServer, Admin) {
+    let producers = json!({"producers": [
+        {"broadcast_address": "ringq", "http_port": 4151, "tcp_port": 4150},
+        {"broadcast_address": "original", "http_port": 4151, "tcp_port": 4150},
+    ]});
+    let lookupd = HttpServer::start(move |_, _| answer(200, producers.to_string()));
+    let admin = Admin::start(&[
+        &format!("--lookupd-http-address={}", lookupd.address),
+        &format!("--nsqd-url-map=ringq:4151=http://{}", ringq.address),
+        &format!("--nsqd-url-map=original:4151=http://{}", original.address),
+        "--live-interval=50ms",
+    ]);
+    (lookupd, admin)
 }
 
 /// In a migration node by node, nothing told which nodes were ringq already.
@@ -232,21 +236,7 @@ fn nodes_have_their_figures_and_tell_which_of_them_are_ringq() {
     static STARTED: AtomicI64 = AtomicI64::new(1_700_000_000);
     let ringq = ringq_stand_in(&STARTED);
     let original = original_nsqd::start(json!([{"topic_name": "t", "depth": 7}]));
-    let producers = json!({"producers": [
-        {"broadcast_address": "ringq", "http_port": 4151, "tcp_port": 4150},
-        {"broadcast_address": "original", "http_port": 4151, "tcp_port": 4150},
-    ]});
-    let lookupd = HttpServer::start(move |_, _| Answer {
-        status: 200,
-        headers: Vec::new(),
-        body: producers.to_string().into_bytes(),
-    });
-    let admin = Admin::start(&[
-        &format!("--lookupd-http-address={}", lookupd.address),
-        &format!("--nsqd-url-map=ringq:4151=http://{}", ringq.address),
-        &format!("--nsqd-url-map=original:4151=http://{}", original.address),
-        "--live-interval=50ms",
-    ]);
+    let (_lookupd, admin) = of_both_kinds(&ringq, &original);
     let asked = || {
         let requests = ringq.requests();
         let infos = requests
@@ -272,14 +262,8 @@ fn nodes_have_their_figures_and_tell_which_of_them_are_ringq() {
         (&json!(7), Some(&json!("")), None)
     );
     assert_eq!(new["ringq_version"], "0.9.1");
-    assert_eq!(
-        (&new["depth"], &new["channel_depth"]),
-        (&json!(2), &json!(3))
-    );
-    assert_eq!(
-        (&new["clients"], &new["oldest_ms"]),
-        (&json!(1), &json!(5000))
-    );
+    assert_has(new, &json!({"depth": 2, "channel_depth": 3}));
+    assert_has(new, &json!({"clients": 1, "oldest_ms": 5000}));
     assert_eq!(new["disk"]["free_bytes"], 50);
     let sentence = new["sentences"][0].as_str().unwrap_or_default();
     assert!(sentence.starts_with("The disk has 50B free"), "{live}");
@@ -306,28 +290,10 @@ fn a_node_that_does_not_tell_its_build_is_not_taken_for_one_of_nsq() {
         } else {
             (200, json!({"health": "OK", "topics": []}))
         };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.to_string().into_bytes(),
-        }
+        answer(status, body.to_string())
     });
     let original = original_nsqd::start(json!([]));
-    let producers = json!({"producers": [
-        {"broadcast_address": "ringq", "http_port": 4151, "tcp_port": 4150},
-        {"broadcast_address": "original", "http_port": 4151, "tcp_port": 4150},
-    ]});
-    let lookupd = HttpServer::start(move |_, _| Answer {
-        status: 200,
-        headers: Vec::new(),
-        body: producers.to_string().into_bytes(),
-    });
-    let admin = Admin::start(&[
-        &format!("--lookupd-http-address={}", lookupd.address),
-        &format!("--nsqd-url-map=ringq:4151=http://{}", ringq.address),
-        &format!("--nsqd-url-map=original:4151=http://{}", original.address),
-        "--live-interval=50ms",
-    ]);
+    let (_lookupd, admin) = of_both_kinds(&ringq, &original);
     let version = |live: &Value, index: usize| live["nodes"][index].get("ringq_version").cloned();
     let is_checked = |live: &Value| live["nodes"][1]["health"] == json!("OK");
     let live = admin.wait_for("/api/live/nodes", is_checked);

@@ -1,11 +1,11 @@
 //! The real binary with real daemons: start, stop, three nodes of which one dies, acts, notifications,
 //! and servers that misbehave.
 
-use crate::support::{Admin, cluster, run_nsqadmin};
+use crate::support::{Admin, AuditLog, answer, assert_has, cluster, run_nsqadmin};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http::http_with_headers;
-use test_support::http_server::{Answer, HttpServer};
+use test_support::http_server::HttpServer;
 use test_support::{TIMEOUT, wait_until};
 
 fn has_nodes(count: usize) -> impl Fn(&Value) -> bool {
@@ -13,14 +13,6 @@ fn has_nodes(count: usize) -> impl Fn(&Value) -> bool {
         figures["nodes"]
             .as_array()
             .is_some_and(|nodes| nodes.len() == count)
-    }
-}
-
-fn answer(status: u16, body: &str) -> Answer {
-    Answer {
-        status,
-        headers: Vec::new(),
-        body: body.as_bytes().to_vec(),
     }
 }
 
@@ -179,10 +171,7 @@ fn figures_are_sums_and_a_dead_node_is_a_warning() {
     counts.sort_unstable();
     assert_eq!(counts, [1, 1, 3]);
     let channel = admin.wait_for("/api/topics/clicks/a", is_whole);
-    assert_eq!(
-        (&channel["depth"], &channel["memory_depth"]),
-        (&json!(5), &json!(5))
-    );
+    assert_has(&channel, &json!({"depth": 5, "memory_depth": 5}));
     let counter = admin.wait_for("/api/counter", is_whole);
     assert_eq!(
         counter["stats"].as_object().map(serde_json::Map::len),
@@ -212,10 +201,7 @@ fn figures_are_sums_and_a_dead_node_is_a_warning() {
     let topic = admin.wait_for("/api/topics/clicks", has_nodes(2));
     assert_eq!(topic["message_count"], json!(4));
     let node = admin.json(&format!("/api/nodes/{}", nsqds[0].http));
-    assert_eq!(
-        (&node["total_messages"], &node["total_clients"]),
-        (&json!(3), &json!(0))
-    );
+    assert_has(&node, &json!({"total_messages": 3, "total_clients": 0}));
     // The node may have refused connections before nsqlookupd dropped it.
     let target = format!("/api/nodes/{address}");
     assert!(wait_until(TIMEOUT, || admin.get(&target).status == 404));
@@ -262,8 +248,7 @@ fn one_dead_nsqlookupd_is_a_warning_and_two_are_an_error() {
 #[test]
 fn acts_reach_the_servers_and_are_told_and_logged() {
     let endpoint = HttpServer::start(|_, _| answer(500, ""));
-    let directory = tempfile::tempdir().unwrap();
-    let audit = directory.path().join("audit.log");
+    let audit = AuditLog::default();
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqds = cluster(&[&lookupd], 2);
     let admin = Admin::start_at(
@@ -273,7 +258,7 @@ fn acts_reach_the_servers_and_are_told_and_logged() {
                 "--notification-http-endpoint={}",
                 endpoint.url("/hook?token=secret")
             ),
-            &format!("--audit-log-file={}", audit.display()),
+            &audit.flag(),
             "--admin-user=carol",
         ],
     );
@@ -352,14 +337,8 @@ fn acts_reach_the_servers_and_are_told_and_logged() {
             .contains("content-type: application/json\r\n")
     );
     assert_eq!(first["action"], json!("pause_channel"));
-    assert_eq!(
-        (&first["topic"], &first["channel"]),
-        (&json!("clicks"), &json!("a"))
-    );
-    assert_eq!(
-        (&first["user"], &first["user_agent"]),
-        (&json!("carol"), &json!("test/1"))
-    );
+    assert_has(&first, &json!({"topic": "clicks", "channel": "a"}));
+    assert_has(&first, &json!({"user": "carol", "user_agent": "test/1"}));
     assert_eq!(
         first["url"],
         json!(format!("https://{}/api/topics/clicks/a?x=1", admin.http))
@@ -386,21 +365,11 @@ fn acts_reach_the_servers_and_are_told_and_logged() {
         ],
         "a failed act and a refused one are not told"
     );
-    let lines = std::fs::read_to_string(&audit).unwrap();
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
+    let lines = audit.lines();
     assert_eq!(lines.len(), 10, "{lines:?}");
-    assert_eq!(
-        (&lines[0]["user"], &lines[0]["result"]),
-        (&json!("carol"), &json!("done"))
-    );
+    assert_has(&lines[0], &json!({"user": "carol", "result": "done"}));
     assert_eq!(lines[7]["node"], json!(node));
-    assert_eq!(
-        (&lines[8]["user"], &lines[8]["result"]),
-        (&json!(""), &json!("refused"))
-    );
+    assert_has(&lines[8], &json!({"user": "", "result": "refused"}));
     assert_eq!(lines[9]["result"], json!("failed"));
     admin.wait_for_log("INFO: AUDIT: pause_channel clicks/a by user \"carol\" (127.0.0.1:");
     admin.wait_for_log("INFO: POSTing notification to http://127.0.0.1:");
@@ -434,8 +403,8 @@ fn odd_answers_of_servers_do_no_harm() {
             200,
             r#"{"status_code":200,"status_txt":"OK","data":{"topics":[{"topic_name":"old","depth":7,"channels":[{"channel_name":"c","clients":[{}]}]},{"topic_name":"other"}]}}"#,
         ),
-        "/stats?format=json&topic=deep&include_clients=false" => answer(200, &"[".repeat(60_000)),
-        "/stats?format=json&topic=long&include_clients=false" => answer(200, &" ".repeat(70_000)),
+        "/stats?format=json&topic=deep&include_clients=false" => answer(200, "[".repeat(60_000)),
+        "/stats?format=json&topic=long&include_clients=false" => answer(200, " ".repeat(70_000)),
         _ => answer(
             200,
             r#"{"topics":[{"topic_name":"t","channels":[{"channel_name":"c"}]}]}"#,
@@ -448,7 +417,7 @@ fn odd_answers_of_servers_do_no_harm() {
     let lookupd = HttpServer::start(move |_, _| {
         answer(
             200,
-            &format!(r#"{{"producers":[{producer}],"topics":null}}"#),
+            format!(r#"{{"producers":[{producer}],"topics":null}}"#),
         )
     });
     let flags = [
@@ -541,15 +510,9 @@ fn a_topic_without_nodes_has_no_figures_and_unknown_names_are_not_found() {
         .expect_status(200);
     assert_eq!(admin.json("/api/topics/empty")["nodes"], json!([]));
     assert_eq!(admin.json("/api/topics/empty/ch")["nodes"], json!([]));
-    admin
-        .get("/api/topics/nope")
-        .expect_error(404, "TOPIC_NOT_FOUND");
-    admin
-        .get("/api/topics/clicks/nope")
-        .expect_error(404, "CHANNEL_NOT_FOUND");
-    admin
-        .get("/api/topics/empty/nope")
-        .expect_error(404, "CHANNEL_NOT_FOUND");
+    admin.get_error("/api/topics/nope", 404, "TOPIC_NOT_FOUND");
+    admin.get_error("/api/topics/clicks/nope", 404, "CHANNEL_NOT_FOUND");
+    admin.get_error("/api/topics/empty/nope", 404, "CHANNEL_NOT_FOUND");
 }
 
 #[test]

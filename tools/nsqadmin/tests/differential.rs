@@ -8,7 +8,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::consumer::Consumer;
-use crate::support::{Admin, PATIENT};
+use crate::support::{Admin, PATIENT, create_topic};
 use test_support::daemon::Daemon;
 use test_support::differential::{self, Addresses, Frame, Suite, Words, replace_behind};
 
@@ -89,9 +89,7 @@ fn start(
         };
         let known = test_support::wait_until(test_support::TIMEOUT, has_both);
         assert!(known, "{}", lookupd.get("/lookup?topic=shared").text());
-        lookupd
-            .post("/topic/create?topic=inactive", b"")
-            .expect_status(200);
+        create_topic(lookupd, "inactive");
         lookupd
             .post("/channel/create?topic=inactive&channel=ch", b"")
             .expect_status(200);

@@ -2,7 +2,7 @@
 
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
-use crate::support::{Admin, cluster};
+use crate::support::{Admin, assert_has, cluster};
 use nsqadmin::history::{History, Key, Point};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
@@ -34,10 +34,7 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     let has_both = |live: &Value| live["topics"][0]["node_count"] == json!(2);
     let live = admin.wait_for("/api/live", has_both);
     let topic = &live["topics"][0];
-    assert_eq!(
-        (&topic["topic"], &topic["channel_depth"]),
-        (&json!("clicks"), &json!(2))
-    );
+    assert_has(topic, &json!({"topic": "clicks", "channel_depth": 2}));
     assert_eq!(live["nodes"].as_array().map(Vec::len), Some(2));
 
     let mut stream = std::net::TcpStream::connect(admin.http).unwrap();
@@ -62,16 +59,8 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     let detail = admin.wait_for("/api/live/topics/clicks", |detail| {
         detail["topic"]["message_count"] == json!(3)
     });
-    assert_eq!(
-        (
-            &detail["channels"][0]["channel"],
-            &detail["channels"][0]["depth"]
-        ),
-        (&json!("a"), &json!(3))
-    );
-    admin
-        .get("/api/live/topics/nope")
-        .expect_error(404, "TOPIC_NOT_FOUND");
+    assert_has(&detail["channels"][0], &json!({"channel": "a", "depth": 3}));
+    admin.get_error("/api/live/topics/nope", 404, "TOPIC_NOT_FOUND");
     let has_depth = |past: &Value| {
         past["depth"]
             .as_array()
@@ -90,15 +79,13 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     admin.wait_for(&node, |past| {
         past["rate"].as_array().is_some_and(|rate| !rate.is_empty())
     });
-    admin
-        .get("/api/live/history?topic=nope")
-        .expect_error(404, "HISTORY_NOT_FOUND");
-    admin
-        .get("/api/live/history?topic=clicks&step=7")
-        .expect_error(400, "INVALID_ARG_STEP");
-    admin
-        .get("/api/live/history")
-        .expect_error(400, "MISSING_ARG_TOPIC_OR_NODE");
+    admin.get_error("/api/live/history?topic=nope", 404, "HISTORY_NOT_FOUND");
+    admin.get_error(
+        "/api/live/history?topic=clicks&step=7",
+        400,
+        "INVALID_ARG_STEP",
+    );
+    admin.get_error("/api/live/history", 400, "MISSING_ARG_TOPIC_OR_NODE");
     assert!(
         !admin.log().contains("CI: querying nsqd http"),
         "live figures are no line of the log"

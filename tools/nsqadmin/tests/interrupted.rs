@@ -4,7 +4,7 @@ use std::io::Write;
 use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::support::Admin;
+use crate::support::{Admin, answer};
 use test_support::http_server::{Answer, HttpServer};
 use test_support::{TIMEOUT, wait_until};
 
@@ -19,11 +19,7 @@ fn an_act_goes_on_without_its_client() {
             Some("/stats") => r#"{"topics":[{"topic_name":"t","channels":[]}]}"#,
             _ => "",
         };
-        Answer {
-            status: 200,
-            headers: Vec::new(),
-            body: body.as_bytes().to_vec(),
-        }
+        answer(200, body)
     });
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
     let url = nsqd.url("");

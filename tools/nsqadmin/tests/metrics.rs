@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::Admin;
+use crate::support::{Admin, answer};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
@@ -121,11 +121,7 @@ fn a_node_that_the_nsqlookupds_have_dropped_is_down() {
         } else {
             b"{}"
         };
-        Answer {
-            status: 200,
-            headers: Vec::new(),
-            body: body.to_vec(),
-        }
+        answer(200, body)
     });
     let port = nsqd.address.port();
     let is_known = Arc::new(AtomicBool::new(true));
@@ -135,11 +131,7 @@ fn a_node_that_the_nsqlookupds_have_dropped_is_down() {
             let node = json!({"broadcast_address": "127.0.0.1", "http_port": port, "tcp_port": 1, "version": "1.3.0"});
             let known = is_known.load(Ordering::Relaxed).then_some(node);
             let nodes: Vec<_> = known.into_iter().collect();
-            Answer {
-                status: 200,
-                headers: Vec::new(),
-                body: json!({"producers": nodes}).to_string().into_bytes(),
-            }
+            answer(200, json!({"producers": nodes}).to_string())
         }
     });
     let flag = format!("--lookupd-http-address={}", lookupd.address);

@@ -1,7 +1,7 @@
 //! Acts on all that match, over real sockets: the listing, its token, a node that dies in between, and the
 //! audit log and notifications of each act.
 
-use crate::support::Admin;
+use crate::support::{Admin, AuditLog, answer};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
@@ -64,10 +64,7 @@ fn acts_name_the_nodes_that_are_gone() {
     let (listing, confirmed) = listed(&admin, "delete", "topics");
     let message = listing["message"].to_string();
     assert!(message.contains(&expected), "{message}");
-    let done = admin
-        .post("/api/acts", &confirmed)
-        .expect_status(200)
-        .json();
+    let done = admin.posted("/api/acts", &confirmed);
     assert_eq!(done["results"][0]["result"], "partly");
     let message = done["results"][0]["message"].to_string();
     assert!(message.contains("the nsqlookupds keep it"), "{message}");
@@ -105,10 +102,7 @@ fn a_deletion_leaves_what_an_unreachable_node_has() {
     assert!(wait_until(TIMEOUT, || found("orders.eu") == 2));
     let (listing, confirmed) = listed(&admin, "delete", "topics");
     assert_eq!(names(&listing, "subjects"), ["orders.eu", "orders.us"]);
-    let done = admin
-        .post("/api/acts", &confirmed)
-        .expect_status(200)
-        .json();
+    let done = admin.posted("/api/acts", &confirmed);
     for result in done["results"].as_array().expect("a list") {
         assert_eq!(result["result"], "partly");
         let message = result["message"].as_str().expect("a text");
@@ -120,10 +114,7 @@ fn a_deletion_leaves_what_an_unreachable_node_has() {
     // An nsqadmin that reaches the node has it as a part of the order.
     let admin = Admin::start_at(&[&lookupd], &["--live-interval=0"]);
     let (_, confirmed) = listed(&admin, "delete", "topics");
-    let done = admin
-        .post("/api/acts", &confirmed)
-        .expect_status(200)
-        .json();
+    let done = admin.posted("/api/acts", &confirmed);
     assert_eq!(done["results"][0]["result"], "done");
     assert_eq!(found("orders.eu"), 0);
 }
@@ -132,11 +123,10 @@ fn a_deletion_leaves_what_an_unreachable_node_has() {
 fn an_order_lists_first_and_then_acts_on_exactly_that() {
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqds = cluster(&lookupd, 2);
-    let directory = tempfile::tempdir().unwrap();
-    let audit = directory.path().join("audit.log");
+    let audit = AuditLog::default();
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
     let flags = [
-        format!("--audit-log-file={}", audit.display()),
+        audit.flag(),
         format!("--notification-http-endpoint={}", endpoint.url("/told")),
     ];
     let admin = Admin::start_at(&[&lookupd], &[&flags[0], &flags[1]]);
@@ -153,7 +143,7 @@ fn an_order_lists_first_and_then_acts_on_exactly_that() {
     assert_eq!(first["depth"], 2);
     assert_eq!(first["nodes"].as_array().map(Vec::len), Some(2));
     assert_eq!(nsqds[0].figure("orders.eu", "archive", "depth"), 1);
-    assert!(!audit.exists() || std::fs::read_to_string(&audit).unwrap().is_empty());
+    assert_eq!(audit.text(), "");
 
     // A topic that has come in the meantime is not touched unseen.
     nsqds[1].create_channel("orders.us", "new");
@@ -168,10 +158,7 @@ fn an_order_lists_first_and_then_acts_on_exactly_that() {
     // A channel whose consumers have finished in the meantime has nothing to drop.
     let finish = "/channel/empty?topic=orders.us&channel=new";
     nsqds[1].post(finish, b"").expect_status(200);
-    let done = admin
-        .post("/api/acts", &confirmed)
-        .expect_status(200)
-        .json();
+    let done = admin.posted("/api/acts", &confirmed);
     assert_eq!(done["message"], "");
     assert_eq!(names(&done, "results"), ["orders.eu", "orders.us"]);
     let results = done["results"].as_array().expect("results");
@@ -186,11 +173,7 @@ fn an_order_lists_first_and_then_acts_on_exactly_that() {
     let done = admin.post("/api/acts", &confirmed).expect_status(200);
     assert_eq!(done.json()["results"], json!([]));
 
-    let lines = std::fs::read_to_string(&audit).expect("the audit log");
-    let lines: Vec<Value> = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
+    let lines = audit.lines();
     assert_eq!(lines.len(), 2, "{lines:?}");
     assert!(lines.iter().all(|line| line["action"] == "empty_channel"));
     let of_eu = lines.iter().find(|line| line["topic"] == "orders.eu");
@@ -237,10 +220,7 @@ fn a_dead_node_is_a_warning_and_a_failed_act_does_not_end_the_order() {
     let (listing, confirmed) = listed(&admin, "pause", "topics");
     let warning = listing["message"].as_str().expect("a text");
     assert!(warning.starts_with("WARNING: ") && warning.contains(&dead));
-    let done = admin
-        .post("/api/acts", &confirmed)
-        .expect_status(200)
-        .json();
+    let done = admin.posted("/api/acts", &confirmed);
     let results = done["results"].as_array().expect("results");
     assert_eq!(results.len(), 2);
     assert!(results.iter().all(|one| one["result"] == "done"), "{done}");
@@ -265,11 +245,7 @@ fn the_result_of_each_act_is_told() {
             _ if target.contains("topic=b") => (500, "broken"),
             _ => (200, ""),
         };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.as_bytes().to_vec(),
-        }
+        answer(status, body)
     });
     let url = nsqd.url("");
     let address = url.trim_start_matches("http://").trim_end_matches('/');

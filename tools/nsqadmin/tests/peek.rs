@@ -1,10 +1,10 @@
 //! Messages that nsqadmin shows without consuming them: of several nodes, with filters, for users who may
 //! read bodies and for others, and nodes that show nothing.
 
-use crate::support::Admin;
+use crate::support::{Admin, answer, assert_has};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
-use test_support::http_server::{Answer, HttpServer};
+use test_support::http_server::HttpServer;
 use test_support::original_nsqd;
 
 fn nsqd(args: &[&str], bodies: &[&str]) -> Daemon {
@@ -244,15 +244,13 @@ fn nodes_without_messages_say_why() {
     outcomes.sort_by_key(Value::to_string);
     assert_eq!(outcomes, ["forbidden", "messages", "not_served"]);
     let absent = format!("CHANNEL_NOT_FOUND: the nsqd {} does not have it", open.http);
-    admin
-        .get(&format!("/api/peek/t/nope?node={}", open.http))
-        .expect_error(404, &absent);
-    admin
-        .get("/api/peek/nope")
-        .expect_error(404, "TOPIC_NOT_FOUND");
-    admin
-        .get("/api/peek/t/c?node=127.0.0.1:1")
-        .expect_error(404, "NODE_NOT_FOUND");
+    admin.get_error(
+        &format!("/api/peek/t/nope?node={}", open.http),
+        404,
+        &absent,
+    );
+    admin.get_error("/api/peek/nope", 404, "TOPIC_NOT_FOUND");
+    admin.get_error("/api/peek/t/c?node=127.0.0.1:1", 404, "NODE_NOT_FOUND");
     let bad = admin.get("/api/peek/t/c?from=middle").expect_status(400);
     assert!(bad.text().contains("from is oldest"), "{}", bad.text());
 }
@@ -284,11 +282,7 @@ fn older_nsqd() -> HttpServer {
             ),
             _ => (404, json!({"message": "NOT_FOUND"})),
         };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.to_string().into_bytes(),
-        }
+        answer(status, body.to_string())
     })
 }
 
@@ -309,10 +303,7 @@ fn an_older_nsqd_shows_what_it_can_and_says_what_it_cannot() {
     }
     let answer = admin.json("/api/peek/t/c?from=attempts");
     let node = &answer["nodes"][0];
-    assert_eq!(
-        (&node["node"], &node["outcome"]),
-        (&json!(OLDER), &json!("older"))
-    );
+    assert_has(node, &json!({"node": OLDER, "outcome": "older"}));
     let reason = node["reason"].as_str().expect("a reason");
     assert!(reason.contains("older than nsqadmin"), "{reason}");
     admin.get("/api/peek/t/c?from=middle").expect_status(400);

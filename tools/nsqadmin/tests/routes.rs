@@ -4,9 +4,8 @@
 use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
-use std::path::Path;
 
-use crate::support::Admin;
+use crate::support::{Admin, AuditLog};
 use serde_json::{Value, json};
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
@@ -72,22 +71,20 @@ struct Cluster {
     admin: Admin,
     nsqd: Daemon,
     lookupd: Daemon,
-    directory: tempfile::TempDir,
+    audit: AuditLog,
 }
 
 impl Cluster {
     fn start() -> Cluster {
         let lookupd = Daemon::nsqlookupd(&[]);
         let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
-        let directory = tempfile::tempdir().unwrap();
-        let file = directory.path().join("audit.log");
-        let flag = format!("--audit-log-file={}", file.display());
-        let admin = Admin::start_at(&[&lookupd], &["--admin-user=carol", &flag]);
+        let audit = AuditLog::default();
+        let admin = Admin::start_at(&[&lookupd], &["--admin-user=carol", &audit.flag()]);
         Cluster {
             admin,
             nsqd,
             lookupd,
-            directory,
+            audit,
         }
     }
 
@@ -135,16 +132,9 @@ impl Cluster {
         })
     }
 
-    fn audit_lines(&self) -> Vec<Value> {
-        let path: &Path = self.directory.path();
-        let text = std::fs::read_to_string(path.join("audit.log")).unwrap();
-        let parse = |line| serde_json::from_str(line).unwrap();
-        text.lines().map(parse).collect()
-    }
-
     /// Sends a request that must be refused, and checks the line of the audit log.
     fn expect_refusal(&self, request: &Request, headers: &[&str], code: &str) {
-        let before = self.audit_lines().len();
+        let before = self.audit.lines().len();
         let (method, target) = (request.method, &request.target);
         let (status, text) = request.send(&self.admin, headers);
         let message: Value = serde_json::from_str(&text).unwrap();
@@ -152,7 +142,7 @@ impl Cluster {
         // The reason behind the code depends on the headers.
         let found = (status, message.split(": ").next().unwrap_or_default());
         assert_eq!(found, (403, code), "{method} {target} with {headers:?}");
-        let lines = self.audit_lines();
+        let lines = self.audit.lines();
         assert_eq!(lines.len(), before + 1, "{method} {target}: {lines:?}");
         let line = &lines[before];
         assert_eq!(line["result"], json!("refused"), "{line}");
@@ -276,7 +266,7 @@ fn admins_do_everything_and_each_act_has_a_line() {
     for request in &requests {
         let (method, target) = (request.method, &request.target);
         let state = cluster.state();
-        let lines = cluster.audit_lines().len();
+        let lines = cluster.audit.lines().len();
         let (status, text) = request.send(&cluster.admin, &CAROL);
         if !request.is_act() {
             let is_expected = request.is_known && is_answer(status)
@@ -284,7 +274,7 @@ fn admins_do_everything_and_each_act_has_a_line() {
             assert!(is_expected, "{method} {target}: {status} {text}");
             assert_eq!(cluster.state(), state, "{method} {target} changes nothing");
             let count = lines + usize::from(request.is_put_config());
-            assert_eq!(cluster.audit_lines().len(), count, "{method} {target}");
+            assert_eq!(cluster.audit.lines().len(), count, "{method} {target}");
             continue;
         }
         assert_eq!(status, 200, "{method} {target}: {text}");
@@ -301,7 +291,7 @@ fn admins_do_everything_and_each_act_has_a_line() {
             let is_told = || !cluster.lookupd.get("/nodes").text().contains(&name);
             assert!(wait_until(TIMEOUT, is_told), "{name}");
         }
-        let lines = &cluster.audit_lines()[lines..];
+        let lines = &cluster.audit.lines()[lines..];
         assert!(!lines.is_empty(), "{method} {target}");
         for line in lines {
             let found = (&line["user"], &line["result"]);

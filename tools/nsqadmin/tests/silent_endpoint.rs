@@ -4,9 +4,9 @@
 use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
 
-use crate::support::Admin;
+use crate::support::{Admin, answer};
 use serde_json::json;
-use test_support::http_server::{Answer, HttpServer};
+use test_support::http_server::HttpServer;
 use test_support::{TIMEOUT, wait_until};
 
 /// The notifications that may wait for the endpoint.
@@ -43,11 +43,7 @@ fn nsqd_with_topics() -> HttpServer {
             "/stats" => &stats,
             _ => "",
         };
-        Answer {
-            status: 200,
-            headers: Vec::new(),
-            body: body.as_bytes().to_vec(),
-        }
+        answer(200, body)
     })
 }
 

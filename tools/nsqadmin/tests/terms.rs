@@ -1,7 +1,7 @@
 //! The terms of acts: a pause with an end, a note and a name, and an empty with an undo. The nsqds of this test
 //! answer like ringq's and like nsqd 1.3.0, which knows no terms.
 
-use crate::support::Admin;
+use crate::support::{Admin, AuditLog};
 use serde_json::json;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
@@ -125,13 +125,12 @@ fn a_term_that_is_mistyped_is_refused() {
 #[test]
 fn a_name_that_nobody_has_checked_is_never_taken_for_a_user() {
     let (able, flag) = nsqd(1, true);
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let audit = directory.path().join("audit.log");
+    let audit = AuditLog::default();
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
     let admin = Admin::start(&[
         &flag,
         "--live-interval=0",
-        &format!("--audit-log-file={}", audit.display()),
+        &audit.flag(),
         &format!("--notification-http-endpoint={}", endpoint.url("/told")),
     ]);
     let pause = r#"{"action":"pause"}"#;
@@ -157,9 +156,7 @@ fn a_name_that_nobody_has_checked_is_never_taken_for_a_user() {
         paused.expect_status(200);
         let expected = format!("/channel/pause?topic=t&channel=c&by={by}");
         assert_eq!(acts(&able)[count..], [expected]);
-        let lines = std::fs::read_to_string(&audit).expect("the audit log");
-        let line: serde_json::Value =
-            serde_json::from_str(lines.lines().last().expect("a line")).expect("JSON");
+        let line = audit.last();
         let told = endpoint.wait_for(count + 1);
         let told: serde_json::Value = serde_json::from_str(&told[count].text()).expect("JSON");
         for (json, place) in [(line, "the audit log"), (told, "the notification")] {
@@ -490,13 +487,12 @@ fn the_audit_log_and_notifications_have_the_terms_and_the_number_of_messages() {
     nsqd.create_channel("t", "c");
     nsqd.publish("t", &["x", "y"]);
     nsqd.wait_for_figure("t", "c", "depth", 2);
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let audit = directory.path().join("audit.log");
+    let audit = AuditLog::default();
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
     let admin = Admin::start(&[
         &format!("--nsqd-http-address={}", nsqd.http),
         "--live-interval=50ms",
-        &format!("--audit-log-file={}", audit.display()),
+        &audit.flag(),
         &format!("--notification-http-endpoint={}", endpoint.url("/told")),
     ]);
     admin.wait_for("/api/live/topics/t", |answer| {
@@ -520,11 +516,14 @@ fn the_audit_log_and_notifications_have_the_terms_and_the_number_of_messages() {
         [none.clone(), none.clone(), json!("1h"), json!(2)],
         [none.clone(), none.clone(), none.clone(), json!(2)],
     ];
-    let lines = std::fs::read_to_string(&audit).expect("the audit log");
     let told = endpoint.wait_for(3);
     let told = told.iter().map(test_support::http_server::Received::text);
-    let texts = lines.lines().map(str::to_owned).chain(told);
-    let found = texts.map(|text| details(&serde_json::from_str(&text).expect("JSON")));
+    let told = told.map(|text| serde_json::from_str(&text).expect("JSON"));
+    let found = audit
+        .lines()
+        .into_iter()
+        .chain(told)
+        .map(|json| details(&json));
     let expected = [expected.clone(), expected].concat();
     assert_eq!(found.collect::<Vec<_>>(), expected);
     let end = r#": done [for 10m, note "deploying"]"#;

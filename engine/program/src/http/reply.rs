@@ -470,7 +470,7 @@ impl Refusal {
 }
 
 /// Escapes a text like Go's `html.EscapeString`.
-fn escape_html(text: &str) -> String {
+pub fn escape_html(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for c in text.chars() {
         match c {

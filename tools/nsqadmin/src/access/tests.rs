@@ -7,7 +7,7 @@ fn access(admins: &[&str], proxies: &[&str]) -> Access {
         admin_users: admins.iter().map(ToString::to_string).collect(),
         trusted_proxies: proxies
             .iter()
-            .map(|text| cidr::parse(text).unwrap())
+            .map(|text| parse_range(text).unwrap())
             .collect(),
         allowed_origins: vec!["https://nsq.example.com".to_owned()],
         host_names: HostNames::new("vm", ["nsq.example.com".to_owned()]),
@@ -215,4 +215,90 @@ fn the_name_that_a_client_gives_itself_can_be_shown() {
     let headers = HeaderMap::from_iter([(HeaderName::from_static("x-claimed-user"), latin)]);
     let reason = claimed_user(&headers).unwrap_err();
     assert!(reason.ends_with("not UTF-8"), "{reason}");
+}
+
+#[test]
+fn ranges_have_the_addresses_with_their_prefix() {
+    let check = |range: &str, inside: &[&str], outside: &[&str]| {
+        let range = parse_range(range).unwrap();
+        let has = |address: &&str| range_has(&range, address.parse().unwrap());
+        assert!(inside.iter().all(has), "{range:?} {inside:?}");
+        assert!(!outside.iter().any(has), "{range:?} {outside:?}");
+    };
+    check(
+        "127.0.0.1/8",
+        &["127.0.0.1", "127.255.0.9", "::ffff:127.0.0.1"],
+        &["128.0.0.1", "::1", "::"],
+    );
+    check("10.1.2.3/32", &["10.1.2.3"], &["10.1.2.2"]);
+    check("0.0.0.0/0", &["1.2.3.4"], &["2001:db8::1"]);
+    check("2001:db8::/33", &["2001:db8:7fff::1"], &["2001:db8:8000::"]);
+    check("::/0", &["::1"], &["1.2.3.4"]);
+    check("::ffff:10.0.0.0/104", &["10.9.9.9"], &["11.0.0.0"]);
+}
+
+#[test]
+fn a_range_can_be_a_whole_family() {
+    let is_everything = |range: &str| access(&[], &[range]).trusts_everybody();
+    assert!(
+        ["0.0.0.0/0", "::/0", "10.0.0.0/0", "::ffff:1.2.3.4/96"].map(is_everything) == [true; 4]
+    );
+    assert!(["0.0.0.0/1", "::/1", "::ffff:0.0.0.0/97", "::1/96"].map(is_everything) == [false; 4]);
+}
+
+#[test]
+fn other_texts_are_refused_with_gos_words() {
+    for text in [
+        "1.2.3.4",
+        "1.2.3.4/33",
+        "1.2.3/8",
+        "::/129",
+        "1.2.3.4/+8",
+        "/8",
+        "",
+        "1.2.3.4/",
+    ] {
+        let expected = format!("invalid CIDR address: {text}");
+        assert_eq!(parse_range(text), Err(expected));
+    }
+}
+
+fn address(number: u32) -> IpAddr {
+    IpAddr::V4(number.into())
+}
+
+#[test]
+fn each_address_has_one_line_and_each_second_has_one() {
+    let log = IgnoredUserLog::default();
+    let start = Instant::now();
+    let is_due = |number, ms| log.is_due(address(number), start + Duration::from_millis(ms));
+    assert!(is_due(1, 0));
+    assert!(!is_due(1, 1), "known");
+    assert!(!is_due(2, 999), "too early");
+    assert!(is_due(2, 1000), "not forgotten");
+    assert!(!is_due(1, 5000) && !is_due(2, 5000), "known");
+}
+
+#[test]
+fn memory_has_a_limit() {
+    let log = IgnoredUserLog::default();
+    let start = Instant::now();
+    for number in 0..3 * 1000 {
+        let now = start + Duration::from_secs(number.into());
+        assert!(log.is_due(address(number), now));
+        let told = log.0.lock();
+        assert!(told.addresses.len() <= ADDRESSES_MAX);
+    }
+}
+
+#[test]
+fn a_long_text_ends_between_two_characters() {
+    let cut = |text: &str| {
+        let mut text = text.to_owned();
+        cut_off(&mut text, 4);
+        text
+    };
+    assert_eq!(cut("abcd"), "abcd");
+    assert_eq!(cut("abcde"), "abcd…");
+    assert_eq!(cut("abcéf"), "abc…");
 }

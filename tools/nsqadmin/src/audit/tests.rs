@@ -2,21 +2,24 @@ use std::fs::{Permissions, metadata, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 
 use super::*;
+use crate::access::CLAIMED_CHARS_MAX;
 
 fn entry() -> Entry {
     Entry {
         unix_seconds: 1_795_252_474,
-        user: "car\"ol".to_owned(),
-        claimed_user: String::new(),
-        remote_address: "10.0.0.7:50142".to_owned(),
+        actor: Actor {
+            user: "car\"ol".to_owned(),
+            remote_address: "10.0.0.7:50142".to_owned(),
+            ..Actor::default()
+        },
         action: "pause_channel".to_owned(),
-        topic: "clicks".to_owned(),
-        channel: "archive".to_owned(),
-        node: String::new(),
-        key: String::new(),
+        subject: Subject {
+            topic: "clicks".to_owned(),
+            channel: "archive".to_owned(),
+            ..Subject::default()
+        },
         outcome: Outcome::Partly,
         message: "WARNING: x".to_owned(),
-        details: Details::default(),
     }
 }
 
@@ -28,17 +31,17 @@ fn a_line_says_who_did_what_where_and_with_which_result() {
     let text = r#"AUDIT: pause_channel clicks/archive by user "car\"ol" (10.0.0.7:50142): partly - WARNING: x"#;
     assert_eq!(entry().text(), text);
     let mut tombstone = entry();
-    tombstone.channel.clear();
-    tombstone.node = "n1:4151".to_owned();
+    tombstone.subject.channel.clear();
+    tombstone.subject.node = "n1:4151".to_owned();
     assert!(tombstone.text().contains(" clicks on n1:4151 by "));
     let mut put = entry();
-    put.topic.clear();
-    put.channel.clear();
-    put.key = "log_level".to_owned();
+    put.subject.topic.clear();
+    put.subject.channel.clear();
+    put.subject.key = "log_level".to_owned();
     assert!(put.text().contains(" log_level by user "));
     assert!(put.json().contains(r#","key":"log_level","result":"#));
     let mut with_details = entry();
-    with_details.details = Details {
+    with_details.subject.details = Details {
         limit: "10m".to_owned(),
         note: "a \"b\"".to_owned(),
         undo: "1h".to_owned(),
@@ -51,8 +54,8 @@ fn a_line_says_who_did_what_where_and_with_which_result() {
     let end = r#","message":"WARNING: x","for":"10m","note":"a \"b\"","undo":"1h","messages":0}"#;
     assert!(json.ends_with(end), "{json}");
     let mut claimed = entry();
-    claimed.user.clear();
-    claimed.claimed_user = "an\"n".to_owned();
+    claimed.actor.user.clear();
+    claimed.actor.claimed_user = "an\"n".to_owned();
     let text = r#" by user "" (10.0.0.7:50142, unverified name "an\"n"): partly"#;
     assert!(claimed.text().contains(text), "{}", claimed.text());
     let json = r#","user":"","claimed_user":"an\"n","remote_address":"#;
@@ -163,4 +166,60 @@ async fn refused_requests_without_a_line_are_told_after_a_minute_and_at_the_end(
     audit.write_left_out();
     tokio::time::sleep(std::time::Duration::from_secs(600)).await;
     assert_eq!(lines().len(), 102);
+}
+
+#[test]
+fn after_a_burst_few_lines_are_written() {
+    let refusals = Refusals::default();
+    let start = Instant::now();
+    let count = |now| (0..1000).filter(|_| refusals.clone().admit(now)).count();
+    assert_eq!(count(start), 100);
+    assert_eq!(count(start + ONE_EVERY / 2), 0);
+    assert_eq!(count(start + ONE_EVERY), 1);
+    assert_eq!(count(start + ONE_EVERY * 5), 4);
+    assert_eq!(count(start + ONE_EVERY * 1000), 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_number_is_told_once_after_a_minute_unless_it_was_taken_before() {
+    let left_out = LeftOut::default();
+    let told: Arc<Mutex<Vec<u64>>> = Arc::default();
+    let add = || {
+        let told = told.clone();
+        left_out.add(move |count| async move { told.lock().push(count) })
+    };
+    let second = Duration::from_secs(1);
+    assert!(add());
+    sleep(TOLD_AFTER - second).await;
+    assert!(!add());
+    assert_eq!(*told.lock(), [0; 0]);
+    sleep(2 * second).await;
+    assert_eq!(*told.lock(), [2]);
+    sleep(10 * TOLD_AFTER).await;
+    assert_eq!(*told.lock(), [2]);
+    assert!(add());
+    assert_eq!(left_out.clone().take(), 1);
+    sleep(2 * TOLD_AFTER).await;
+    assert_eq!(*told.lock(), [2]);
+    assert!(add());
+    sleep(TOLD_AFTER + second).await;
+    assert_eq!(*told.lock(), [2, 1]);
+}
+
+#[test]
+fn nsqd_takes_the_longest_name_with_its_mark() {
+    let mut actor = Actor {
+        claimed_user: "é".repeat(CLAIMED_CHARS_MAX),
+        ..Actor::default()
+    };
+    let by = actor.by();
+    assert!(by.ends_with("é (unverified)"), "{by}");
+    assert!(by.chars().count() <= BY_MAX);
+    actor.claimed_user.clear();
+    assert_eq!(actor.by(), "");
+    // The rest of the line ran from right to left, and could not be read.
+    actor.user = "an\u{202e}n\u{200b}\n".to_owned();
+    assert_eq!(actor.by(), "ann");
+    actor.user = "é".repeat(100);
+    assert_eq!(actor.by(), "é".repeat(BY_MAX));
 }

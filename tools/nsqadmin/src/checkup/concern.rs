@@ -9,8 +9,10 @@ use serde::{Serialize, Serializer};
 use wire::go_json::Object;
 use wire::json_object;
 
+use super::node::{DiskFigures, NodeCheck};
+use super::producer::TopicProducers;
 use super::round::{NodeRound, Round};
-use super::{Backlog, Checkup, DiskFigures, NodeCheck, TopicProducers};
+use super::{Checkup, and_more};
 
 /// The part of a disk that is free below which the disk needs attention.
 const FREE_MIN: f64 = 0.1;
@@ -109,44 +111,6 @@ pub(super) fn all(round: &Round, checkup: &Checkup, found: Vec<Concern>) -> Vec<
     concerns
 }
 
-/// Returns the sentence about a node that has vanished. The times are in steady milliseconds. `all_answer` is true if
-/// all nsqlookupds answer.
-pub(super) fn gone(since: i64, now: i64, all_answer: bool, backlog: Option<&Backlog>) -> String {
-    #[allow(clippy::cast_precision_loss)] // A time needs no more.
-    let seconds = now.saturating_sub(since) as f64 / 1000.0;
-    let nobody = if all_answer {
-        "no nsqlookupd"
-    } else {
-        "no nsqlookupd that answers"
-    };
-    let known = if seconds < 1.0 {
-        "knows it any more, since just now".to_owned()
-    } else {
-        format!("has known it for {}", duration(seconds))
-    };
-    let backlog = backlog.map(of_backlog).unwrap_or_default();
-    format!(
-        "This nsqd is gone: {nobody} {known}. Messages on its disk wait until it is back{backlog}"
-    )
-}
-
-/// Returns `: about 1.2k in 4 topics (a, b, c and 1 more)`.
-#[allow(clippy::cast_precision_loss)] // An estimate needs no more.
-fn of_backlog(backlog: &Backlog) -> String {
-    let topics = match backlog.topic_count {
-        0 => return ". It had none in its last answer".to_owned(),
-        1 => "1 topic".to_owned(),
-        count => format!("{count} topics"),
-    };
-    let more = match backlog.topic_count.saturating_sub(backlog.longest.len()) {
-        0 => String::new(),
-        more => format!(" and {more} more"),
-    };
-    let names = backlog.longest.join(", ");
-    let messages = short(backlog.messages as f64);
-    format!(": about {messages} in {topics} ({names}{more}) in its last answer")
-}
-
 impl Concern {
     /// Returns a concern that is not about a backlog.
     pub(super) fn new(subject: Subject, sentence: String) -> Concern {
@@ -171,10 +135,7 @@ fn lookupds(round: &Round) -> Vec<Concern> {
             Ok(nodes) => {
                 let mut missing = all.iter().filter(|node| !nodes.contains(**node));
                 let first = missing.next()?;
-                let more = match missing.count() {
-                    0 => String::new(),
-                    count => format!(" and {count} more"),
-                };
+                let more = and_more(missing.count());
                 format!(
                     "This nsqlookupd does not know {first}{more}, and others do: see \
                      --lookupd-tcp-address of the node, and the network between them"
@@ -196,11 +157,7 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
     } else if node.health != "OK" && !node.health.is_empty() {
         sentences.push(format!("This nsqd takes no messages: {}", node.health));
     }
-    if node
-        .metrics
-        .as_ref()
-        .is_some_and(|metrics| metrics.is_draining)
-    {
+    if node.metrics.as_ref().is_some_and(|it| it.is_draining) {
         sentences.push(
             "This nsqd drains: it refuses publishes, and ends when its messages are consumed"
                 .to_owned(),
@@ -231,26 +188,18 @@ fn of_node(address: &str, node: &NodeRound, check: Option<&NodeCheck>) -> Vec<Co
         let Some(load) = shard.load.filter(|load| *load >= LOAD_MAX) else {
             continue;
         };
-        let busiest = shard
-            .busiest
-            .as_ref()
-            .map_or(String::new(), |(topic, rate)| {
-                format!(
-                    "; {topic} has {} of its {} messages/s",
-                    short(*rate),
-                    short(shard.arrivals)
-                )
-            });
+        let busiest = shard.busiest.as_ref().map(|busiest| {
+            let (rate, all) = (short(busiest.rate), short(shard.arrivals));
+            format!("; {} has {rate} of its {all} messages/s", busiest.topic)
+        });
+        let busiest = busiest.unwrap_or_default();
         sentences.push(format!(
             "Shard {number} uses {:.0} % of its core{busiest}",
             load * 100.0
         ));
     }
-    let subject = || Subject::Node(address.to_owned());
-    let concerns = sentences.into_iter();
-    concerns
-        .map(|sentence| Concern::new(subject(), sentence))
-        .collect()
+    let concern = |sentence| Concern::new(Subject::Node(address.to_owned()), sentence);
+    sentences.into_iter().map(concern).collect()
 }
 
 /// Returns the sentence about a node whose disk has no room for a message that was refused. Smaller messages may have room.

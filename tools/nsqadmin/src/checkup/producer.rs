@@ -1,13 +1,20 @@
-//! [`ProducerFigures`]: who publishes to a topic, and how much more than usual ([`usual`](super::usual)).
+//! [`ProducerFigures`]: who publishes to a topic, and how much more than usual. [`Watched`]: the usual rates of a topic and of each
+//! connection that publishes to it.
+//!
+//! ```text
+//!   rate ─┬─ not far above usual ─► usual: an average in which a rate counts half after 5 minutes
+//!         └─ far above ─► usual stays, for half an hour. Then the rate is accepted, until it is away for half an hour
+//! ```
+//!
+//! A flood does not become usual while it is news. A load that comes and goes is accepted, too: if it is there for half of
+//! the time, such as that of a job every ten minutes, after 80 minutes. A connection that ends leaves its usual rate to a new
+//! one of the same client at the same node: the client was started anew.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use nsq_doctor::{grown, short};
-use serde::Serialize;
 
-use super::recent::Recent;
-use super::round::{NodeRound, Round};
-use super::usual::{Watched, has_grown};
+use super::round::{Connection, NodeRound, ProducerFigures, Recent, Round};
 use super::{ABSENT_MAX, keep_latest};
 
 /// Most producers of a topic that are listed: those with the highest rates.
@@ -28,6 +35,31 @@ const FAR_ABOVE_MIN: f64 = 100.0;
 /// such as that of a nightly import, has no usual rate to compare with.
 const FAR_ABOVE_USUAL_MIN: f64 = 1.0;
 
+/// The time after which a rate counts half for the usual rate, in seconds.
+const HALF_LIFE_SECONDS: f64 = 300.0;
+
+/// The time for which a topic is watched before a rate is called unusual, in seconds.
+const WATCHED_SECONDS_MIN: f64 = 60.0;
+
+/// The time after which a rate far above usual is accepted, and after which an accepted rate that is away is forgotten, in
+/// seconds.
+const FLOOD_SECONDS: f64 = 1_800.0;
+
+/// The part of the time without a rate far above usual that is subtracted from the time with one.
+const QUIET_SHARE: f64 = 0.25;
+
+/// Most connections of a topic whose usual rates are remembered after their end: those with the highest rates. Programs
+/// that run for a moment have another connection each time.
+const ENDED_MAX: usize = 1000;
+
+/// The usual rate below which a connection that has ended is forgotten, in messages per second.
+const ENDED_USUAL_MIN: f64 = 0.01;
+
+/// The growth of a rate over the usual one from which a producer has grown.
+const GROWN_FACTOR: f64 = 2.0;
+/// The smallest growth that counts, in messages per second.
+const GROWN_MIN: f64 = 10.0;
+
 /// The producers of a topic.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TopicProducers {
@@ -46,32 +78,6 @@ pub struct TopicProducers {
     pub count: usize,
     /// The producers with the highest rates.
     pub listed: Vec<ProducerFigures>,
-}
-
-/// A connection that publishes.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct ProducerFigures {
-    /// `host:port` of the node.
-    pub node: String,
-    /// The client's end of the connection.
-    pub remote_address: String,
-    /// The name that the client gave itself.
-    pub client_id: String,
-    /// The name of the client's machine.
-    pub hostname: String,
-    /// The client library.
-    pub user_agent: String,
-    /// The time of the connection, in seconds since 1970.
-    pub connect_ts: i64,
-    /// The messages since the connection.
-    pub count: i64,
-    /// Messages per second.
-    #[serde(skip)]
-    pub rate: f64,
-    /// The usual messages per second of this connection, or of the one that it replaces. `None` if the topic has not been
-    /// watched for long enough.
-    #[serde(skip)]
-    pub usual: Option<f64>,
 }
 
 /// The usual rates of producers, by topic.
@@ -174,11 +180,11 @@ impl Usual {
             watched.absent_for(after.topics.contains_key(topic), seconds) < ABSENT_SECONDS_MAX
         });
         let count_max = after.topics.len() + ABSENT_MAX;
-        keep_latest(&mut self.0, count_max, Watched::there_until);
+        keep_latest(&mut self.0, count_max, |_, it| it.there_until());
         let mut topics: BTreeMap<String, TopicProducers> = BTreeMap::new();
         for (name, topic) in &after.topics {
             let figures = topics.entry(name.clone()).or_default();
-            for (address, node) in &topic.nodes {
+            for (address, node) in topic {
                 if let Some((earlier, elapsed)) = recent.earliest_count(name, address, after) {
                     let seconds = elapsed.as_secs_f64();
                     figures.is_measured = true;
@@ -188,22 +194,16 @@ impl Usual {
         }
         for (address, node) in &after.nodes {
             let (known, elapsed) = recent.earliest_answer(address, node);
-            for producer in producers_of(address, known, node, elapsed.as_secs_f64()) {
+            for producer in producers_of(known, node, elapsed.as_secs_f64()) {
                 let (topic, producer) = producer;
                 topics.entry(topic).or_default().listed.push(producer);
             }
         }
-        let is_silent = |node: &str| {
-            let node = after.nodes.get(node);
-            node.is_some_and(|node| node.failure.is_some())
-        };
         for (name, figures) in &mut topics {
             let published = figures.listed.iter().map(|producer| producer.rate);
             figures.others = (figures.arrivals - published.sum::<f64>()).max(0.0);
-            self.0
-                .entry(name.clone())
-                .or_default()
-                .next(figures, seconds, is_silent);
+            let watched = self.0.entry(name.clone()).or_default();
+            watched.next(figures, seconds, |node| after.is_silent(node));
             figures.count = figures.listed.len();
             let highest_first = |a: &ProducerFigures, b: &ProducerFigures| {
                 let order = b.rate.total_cmp(&a.rate).then(b.count.cmp(&a.count));
@@ -225,32 +225,20 @@ impl Usual {
 }
 
 /// Returns the producers of a node, each with its topic.
-fn producers_of<'a>(
-    address: &'a str,
-    before: Option<&'a NodeRound>,
-    after: &'a NodeRound,
+fn producers_of(
+    before: Option<&NodeRound>,
+    after: &NodeRound,
     seconds: f64,
-) -> impl Iterator<Item = (String, ProducerFigures)> + 'a {
+) -> impl Iterator<Item = (String, ProducerFigures)> {
     after.producers.iter().map(move |(key, producer)| {
-        let earlier = before.and_then(|node| node.producers.get(key));
-        // All messages of a new connection belong to this time, but not those of a new node.
-        let earlier = match (earlier, before) {
-            (Some(earlier), _) => Some(earlier.count),
-            (None, Some(_)) => Some(0),
-            (None, None) => None,
-        };
-        let figures = ProducerFigures {
-            node: address.to_owned(),
-            remote_address: key.remote_address.clone(),
-            client_id: producer.client_id.clone(),
-            hostname: producer.hostname.clone(),
-            user_agent: producer.user_agent.clone(),
-            connect_ts: key.connect_ts,
-            count: producer.count,
-            rate: rate(earlier, producer.count, seconds),
-            usual: None,
-        };
-        (key.topic.clone(), figures)
+        let earlier = before.map(|node| {
+            let earlier = node.producers.get(key);
+            // All messages of a new connection belong to this time, but not those of a new node.
+            earlier.map_or(0, |earlier| earlier.count)
+        });
+        let mut producer = producer.clone();
+        producer.rate = rate(earlier, producer.count, seconds);
+        (key.0.clone(), producer)
     })
 }
 
@@ -259,5 +247,200 @@ fn rate(earlier: Option<i64>, count: i64, seconds: f64) -> f64 {
     match earlier {
         Some(earlier) if seconds > 0.0 => grown(earlier, count) as f64 / seconds,
         _ => 0.0,
+    }
+}
+
+/// Returns true if a rate is far above the usual one.
+fn has_grown(rate: f64, usual: f64) -> bool {
+    rate > usual * GROWN_FACTOR && rate > usual + GROWN_MIN
+}
+
+/// A topic that is watched.
+#[derive(Debug, Default)]
+pub(super) struct Watched {
+    /// The time for which the topic was watched, in seconds.
+    seconds: f64,
+    /// The time since the last round that had the topic, in seconds.
+    absent_seconds: f64,
+    topic: Rate,
+    /// The rate of publishes over HTTP, and of connections that have ended.
+    others: Rate,
+    connections: BTreeMap<Connection, Known>,
+}
+
+/// The usual rate of something, in messages per second.
+#[derive(Clone, Copy, Debug, Default)]
+struct Rate {
+    /// The average of the rates that were not far above usual.
+    average: f64,
+    /// The time that was watched, in seconds.
+    seconds: f64,
+    /// The mean of the rates far above usual.
+    above: f64,
+    /// The time with such rates, in seconds, less a part of the time without.
+    above_seconds: f64,
+    /// The rate of the last flood that has become usual. 0 if there is none, or if it was away for long.
+    accepted: f64,
+    /// The time for which the rate was far below `accepted`, in seconds.
+    away_seconds: f64,
+}
+
+/// The client's own name, and that of its machine.
+type Client = (String, String);
+
+/// A connection that has published.
+#[derive(Debug)]
+struct Known {
+    client: Client,
+    rate: Rate,
+}
+
+impl Rate {
+    fn usual(&self) -> f64 {
+        self.average.max(self.accepted)
+    }
+
+    /// Learns from a rate that lasted for this time. Before the topic `is_known`, there is no usual rate to compare with.
+    fn learn(&mut self, rate: f64, seconds: f64, is_known: bool) {
+        self.away_seconds = if has_grown(self.accepted, rate) {
+            self.away_seconds + seconds
+        } else {
+            0.0
+        };
+        if self.away_seconds >= FLOOD_SECONDS {
+            self.accepted = 0.0;
+        }
+        // In the first minute, the usual rate is the mean.
+        let weight = if self.seconds >= WATCHED_SECONDS_MIN {
+            weight(seconds)
+        } else {
+            seconds / (self.seconds + seconds)
+        };
+        self.seconds += seconds;
+        if !is_known || !has_grown(rate, self.usual()) {
+            self.above_seconds = (self.above_seconds - seconds * QUIET_SHARE).max(0.0);
+            self.average += (rate - self.average) * weight;
+            return;
+        }
+        self.above_seconds += seconds;
+        self.above += (rate - self.above) * seconds / self.above_seconds;
+        if self.above_seconds >= FLOOD_SECONDS {
+            (self.accepted, self.above_seconds) = (self.above, 0.0);
+        }
+    }
+}
+
+/// Returns the weight of a rate that lasted for this time in an average.
+fn weight(seconds: f64) -> f64 {
+    1.0 - 0.5_f64.powf(seconds / HALF_LIFE_SECONDS)
+}
+
+fn connection_of(producer: &ProducerFigures) -> Connection {
+    let address = producer.remote_address.clone();
+    (producer.node.clone(), address, producer.connect_ts)
+}
+
+impl Watched {
+    /// Counts a round with or without the topic. Returns the seconds since the last one with it.
+    fn absent_for(&mut self, is_there: bool, seconds: f64) -> f64 {
+        self.absent_seconds = if is_there {
+            0.0
+        } else {
+            self.absent_seconds + seconds
+        };
+        self.absent_seconds
+    }
+
+    /// Returns the time of the last round with the topic, in milliseconds before now.
+    #[allow(clippy::cast_possible_truncation)] // Absent topics are forgotten after some minutes.
+    fn there_until(&self) -> i64 {
+        -(self.absent_seconds * 1000.0) as i64
+    }
+
+    /// Tells the usual rates, and learns from the present ones. `seconds` is the time since the last round. A silent node
+    /// tells nothing about its connections.
+    fn next(
+        &mut self,
+        figures: &mut TopicProducers,
+        seconds: f64,
+        is_silent: impl Fn(&str) -> bool,
+    ) {
+        let is_known = self.seconds >= WATCHED_SECONDS_MIN;
+        let told = |rate: &Rate| is_known.then(|| rate.usual());
+        let now: BTreeSet<Connection> = figures.listed.iter().map(connection_of).collect();
+        self.add_new(&figures.listed, &now);
+        figures.usual = told(&self.topic);
+        figures.others_usual = told(&self.others);
+        for producer in &mut figures.listed {
+            let known = self.connections.get(&connection_of(producer));
+            producer.usual = known.and_then(|known| told(&known.rate));
+        }
+        if seconds <= 0.0 {
+            return;
+        }
+        self.seconds += seconds;
+        self.topic.learn(figures.arrivals, seconds, is_known);
+        self.others.learn(figures.others, seconds, is_known);
+        for producer in &figures.listed {
+            if let Some(known) = self.connections.get_mut(&connection_of(producer)) {
+                known.rate.learn(producer.rate, seconds, is_known);
+            }
+        }
+        self.connections.retain(|connection, known| {
+            if now.contains(connection) || is_silent(&connection.0) {
+                return true;
+            }
+            known.rate.learn(0.0, seconds, is_known);
+            known.rate.usual() > ENDED_USUAL_MIN
+        });
+        // The lowest rates of the connections that are not there now are forgotten. Rates are not negative, so their bits have
+        // their order.
+        keep_latest(
+            &mut self.connections,
+            now.len() + ENDED_MAX,
+            |connection, known| {
+                let is_there = now.contains(connection);
+                let rate = known.rate.usual().to_bits().cast_signed();
+                if is_there { i64::MAX } else { rate }
+            },
+        );
+    }
+
+    /// Adds the connections that are new. Each takes the usual rate over from one that has ended, the highest first.
+    fn add_new(&mut self, listed: &[ProducerFigures], now: &BTreeSet<Connection>) {
+        let new: Vec<_> = listed
+            .iter()
+            .map(|producer| (connection_of(producer), producer))
+            .filter(|(connection, _)| !self.connections.contains_key(connection))
+            .collect();
+        if new.is_empty() {
+            return;
+        }
+        let mut ended: BTreeMap<(String, Client), Vec<(f64, Connection)>> = BTreeMap::new();
+        for (connection, known) in &self.connections {
+            if !now.contains(connection) {
+                let client = (connection.0.clone(), known.client.clone());
+                let of_client = ended.entry(client).or_default();
+                of_client.push((known.rate.usual(), connection.clone()));
+            }
+        }
+        for of_client in ended.values_mut() {
+            of_client.sort_by(|a, b| a.0.total_cmp(&b.0));
+        }
+        for (connection, producer) in new {
+            let client = (producer.client_id.clone(), producer.hostname.clone());
+            let of_client = ended.get_mut(&(connection.0.clone(), client.clone()));
+            let replaced = of_client.and_then(|ended| self.connections.remove(&ended.pop()?.1));
+            let rate = replaced.map(|known| known.rate).unwrap_or_default();
+            self.connections.insert(connection, Known { client, rate });
+        }
+    }
+
+    /// Returns how many connections have a usual rate, and whether a client is among them.
+    #[cfg(test)]
+    fn known(&self, client: &str) -> (usize, bool) {
+        let mut known = self.connections.values();
+        let has = known.any(|known| known.client.0 == client);
+        (self.connections.len(), has)
     }
 }

@@ -1,13 +1,21 @@
-//! [`Round`]: the answers of all servers at one moment, as far as a checkup needs them.
+//! [`Round`]: the answers of all servers at one moment, as far as a checkup needs them. [`Recent`]: the rounds of the last
+//! seconds, with which a new round is compared.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
 use nsq_doctor::{ChannelSample, NodeSample, Pause, sum};
+use serde::Serialize;
 
-use crate::figures::Answered;
-use crate::now::Now;
+use crate::figures::{Answered, Now};
+
+/// Most topics of a backlog that are named.
+const LONGEST_MAX: usize = 3;
+
+/// The time over which rates are measured, in milliseconds. Rounds may come more often. Over a shorter
+/// time, the rate of a slow consumer would be noise.
+const WINDOW_MILLIS: i64 = 5000;
 
 /// The answers of all servers at one moment.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,7 +25,7 @@ pub struct Round {
     /// The channels by topic and channel.
     pub channels: BTreeMap<(String, String), ChannelRound>,
     /// The topics.
-    pub topics: BTreeMap<String, TopicRound>,
+    pub topics: BTreeMap<String, TopicNodes>,
     /// The topics that get dead letters, each with a channel that they come from, as `topic/channel`.
     pub dead_letters: BTreeMap<String, String>,
     /// The nodes by `host:port`.
@@ -36,28 +44,16 @@ pub struct ChannelRound {
     /// False if this message is on a node that consumers may not have found yet.
     pub is_oldest_found: bool,
     /// The messages that each connection of a consumer has finished.
-    pub finishes: BTreeMap<ConsumerKey, i64>,
+    pub finishes: BTreeMap<Connection, i64>,
     /// One of the consumers, in words.
     pub consumer: Option<String>,
 }
 
-/// A connection of a consumer of a channel.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ConsumerKey {
-    /// `host:port` of the node.
-    pub node: String,
-    /// The client's end of the connection.
-    pub remote_address: String,
-    /// The time of the connection, in seconds since 1970.
-    pub connect_ts: i64,
-}
+/// A connection to a node: `host:port` of the node, the client's end, and the time of the connection, in seconds since 1970.
+pub(super) type Connection = (String, String, i64);
 
-/// A topic on all nodes.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct TopicRound {
-    /// The nodes by `host:port`.
-    pub nodes: BTreeMap<String, TopicNode>,
-}
+/// A topic on all nodes by `host:port`.
+pub(super) type TopicNodes = BTreeMap<String, TopicNode>;
 
 /// A topic on one node.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -119,8 +115,8 @@ pub struct NodeRound {
     pub topics: Arc<BTreeSet<String>>,
     /// The messages of the node, which are told after the node has vanished.
     pub backlog: Arc<Backlog>,
-    /// The producers by connection and topic.
-    pub producers: BTreeMap<ProducerKey, Producer>,
+    /// The connections that publish, by topic, the client's end, and the time of the connection. Their rates are not known.
+    pub producers: BTreeMap<(String, String, i64), ProducerFigures>,
     /// The shard of each topic, and the messages of the topic since the start.
     pub shards: BTreeMap<String, (u64, i64)>,
     /// The shards' use of their cores, and the disk.
@@ -141,28 +137,30 @@ pub struct Backlog {
     pub longest: Vec<String>,
 }
 
-/// A connection, and a topic to which the connection publishes.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ProducerKey {
-    /// The topic.
-    pub topic: String,
+/// A connection that publishes.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct ProducerFigures {
+    /// `host:port` of the node.
+    pub node: String,
     /// The client's end of the connection.
     pub remote_address: String,
-    /// The time of the connection, in seconds since 1970.
-    pub connect_ts: i64,
-}
-
-/// The figures of a [`ProducerKey`].
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Producer {
     /// The name that the client gave itself.
     pub client_id: String,
     /// The name of the client's machine.
     pub hostname: String,
     /// The client library.
     pub user_agent: String,
+    /// The time of the connection, in seconds since 1970.
+    pub connect_ts: i64,
     /// The messages since the connection.
     pub count: i64,
+    /// Messages per second.
+    #[serde(skip)]
+    pub rate: f64,
+    /// The usual messages per second of this connection, or of the one that it replaces. `None` if the topic has not been
+    /// watched for long enough.
+    #[serde(skip)]
+    pub usual: Option<f64>,
 }
 
 /// The figures of a node that only its `/metrics` has.
@@ -222,16 +220,17 @@ impl Round {
         }
         for client in &stats.producers {
             for published in &client.pub_counts {
-                let key = ProducerKey {
-                    topic: published.topic.clone(),
+                let topic = published.topic.clone();
+                let key = (topic, client.remote_address.clone(), client.connect_ts);
+                let producer = ProducerFigures {
+                    node: address.to_owned(),
                     remote_address: client.remote_address.clone(),
-                    connect_ts: client.connect_ts,
-                };
-                let producer = Producer {
                     client_id: client.client_id.clone(),
                     hostname: client.hostname.clone(),
                     user_agent: client.user_agent.clone(),
+                    connect_ts: client.connect_ts,
                     count: published.count,
+                    ..ProducerFigures::default()
                 };
                 node.producers.insert(key, producer);
             }
@@ -251,6 +250,12 @@ impl Round {
         self.nodes.insert(address.to_owned(), node);
     }
 
+    /// Returns true if the node was asked and did not answer.
+    pub(super) fn is_silent(&self, address: &str) -> bool {
+        let node = self.nodes.get(address);
+        node.is_some_and(|node| node.failure.is_some())
+    }
+
     fn add_topic(&mut self, address: &str, topic: &nsq_http::TopicStats, uptime: Option<Duration>) {
         let now = self.now.unix_millis;
         let round = self.topics.entry(topic.topic_name.clone()).or_default();
@@ -266,7 +271,7 @@ impl Round {
                 publishers_max: topic.dedup_publisher_count_max.unwrap_or(0),
             }),
         };
-        round.nodes.insert(address.to_owned(), node);
+        round.insert(address.to_owned(), node);
         for channel in &topic.channels {
             let mut node = NodeSample::of(topic, channel, now);
             node.uptime = uptime;
@@ -284,11 +289,8 @@ impl Round {
             round.sample.nodes.insert(address.to_owned(), node);
             round.oldest_ms = round.oldest_ms.max(channel.oldest_unfinished_ms);
             for client in channel.clients.iter().flatten() {
-                let key = ConsumerKey {
-                    node: address.to_owned(),
-                    remote_address: client.remote_address.clone(),
-                    connect_ts: client.connect_ts,
-                };
+                let client_end = client.remote_address.clone();
+                let key = (address.to_owned(), client_end, client.connect_ts);
                 round.finishes.insert(key, client.finish_count);
                 round.consumer.get_or_insert_with(|| name_of(client));
             }
@@ -348,9 +350,6 @@ impl NodeMetrics {
     }
 }
 
-/// Most topics of a backlog that are named.
-const LONGEST_MAX: usize = 3;
-
 impl Backlog {
     fn of(topics: &[nsq_http::TopicStats]) -> Backlog {
         let with_messages = topics.iter().map(|topic| (owed(topic, false), topic));
@@ -405,4 +404,105 @@ fn name_of(consumer: &nsq_http::ClientStats) -> String {
     } else {
         format!("{id} ({}, {address})", consumer.hostname)
     }
+}
+
+/// The rounds of the last seconds, the earliest first. The earliest one is at least [`WINDOW_MILLIS`] old,
+/// as soon as there is such a round.
+#[derive(Debug, Default)]
+pub(super) struct Recent {
+    rounds: VecDeque<Round>,
+    /// The time of the round that is checked, in steady milliseconds.
+    now: i64,
+}
+
+impl Recent {
+    /// Forgets the rounds that a round of this time does not need.
+    pub(super) fn prepare(&mut self, steady_millis: i64) {
+        self.now = steady_millis;
+        // The later one of two rounds at one moment counts.
+        self.rounds
+            .retain(|round| round.now.steady_millis < steady_millis);
+        while self
+            .rounds
+            .get(1)
+            .is_some_and(|second| steady_millis - second.now.steady_millis >= WINDOW_MILLIS)
+        {
+            self.rounds.pop_front();
+        }
+    }
+
+    /// Adds a round.
+    pub(super) fn push(&mut self, round: Round) {
+        self.rounds.push_back(round);
+    }
+
+    /// Returns true before the second round.
+    pub(super) fn is_empty(&self) -> bool {
+        self.rounds.is_empty()
+    }
+
+    /// Returns the time since the last round. Zero if there is none.
+    pub(super) fn since_last(&self) -> Duration {
+        self.rounds
+            .back()
+            .map_or(Duration::ZERO, |round| self.since(round))
+    }
+
+    /// Returns a figure of the earliest round that has it, and the time since this round. A figure that no
+    /// round has is younger than the last round: the time is then the time since the last round.
+    pub(super) fn earliest<'a, T>(
+        &'a self,
+        figure: impl Fn(&'a Round) -> Option<&'a T>,
+    ) -> (Option<&'a T>, Duration) {
+        let mut rounds = self.rounds.iter();
+        let found = rounds.find_map(|round| Some((Some(figure(round)?), self.since(round))));
+        found.unwrap_or((None, self.since_last()))
+    }
+
+    /// Returns the earliest answer of a node, and the time from this answer to the node's answer `after`. A round without an
+    /// answer tells nothing about the counts of the node, which are not 0.
+    pub(super) fn earliest_answer(
+        &self,
+        address: &str,
+        after: &NodeRound,
+    ) -> (Option<&NodeRound>, Duration) {
+        let mut answers = self.rounds.iter().filter_map(|round| {
+            let node = round.nodes.get(address)?;
+            node.failure.is_none().then_some(node)
+        });
+        match answers.next() {
+            Some(earlier) => (Some(earlier), between(earlier, after)),
+            None => (None, self.since_last()),
+        }
+    }
+
+    /// Returns the earliest count of a topic's messages at a node, and the time from this answer to the node's answer in
+    /// `after`.
+    pub(super) fn earliest_count(
+        &self,
+        topic: &str,
+        address: &str,
+        after: &Round,
+    ) -> Option<(i64, Duration)> {
+        let later = after.nodes.get(address)?;
+        self.rounds.iter().find_map(|round| {
+            let count = round.topics.get(topic)?.get(address)?.message_count;
+            let earlier = round.nodes.get(address)?;
+            Some((count, between(earlier, later)))
+        })
+    }
+
+    fn since(&self, round: &Round) -> Duration {
+        duration_of(self.now.saturating_sub(round.now.steady_millis))
+    }
+}
+
+/// Returns the time between two answers of a node. The answers of other nodes may come seconds earlier or later.
+fn between(before: &NodeRound, after: &NodeRound) -> Duration {
+    let later = after.answered.steady_millis;
+    duration_of(later.saturating_sub(before.answered.steady_millis))
+}
+
+fn duration_of(millis: i64) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(0))
 }

@@ -1,9 +1,12 @@
 use serde_json::{Value, json};
 
+use super::node::GONE_MAX;
 use super::*;
 
+mod dedup;
 mod flood;
 mod servers;
+mod unclaimed;
 
 /// Seconds between two rounds.
 const STEP: i64 = 5;
@@ -48,6 +51,72 @@ fn check(figures: &[Value]) -> Checkup {
         last = checker.check(round(step, &[("n:1", figures.clone())]));
     }
     last
+}
+
+/// Checks two rounds in which each node answers with this `/stats`. Returns the second checkup.
+fn check_twice(nodes: &[(&str, nsq_http::Stats)]) -> Checkup {
+    let mut checker = Checker::default();
+    let mut with = |step: i64| {
+        let mut round = round(step, &[]);
+        for (address, stats) in nodes {
+            round.add_node(address, stats, None);
+        }
+        checker.check(round)
+    };
+    with(0);
+    with(1)
+}
+
+/// Returns a round at this time, in which an nsqlookupd knows these nodes, and they have nothing to tell.
+fn idle_round(millis: i64, nodes: &[&str]) -> Round {
+    let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
+    let mut round = round_at(millis, &figures);
+    round.lookupds.insert("l:1".to_owned(), known(nodes));
+    round
+}
+
+fn known(nodes: &[&str]) -> LookupdRound {
+    Ok(nodes.iter().map(ToString::to_string).collect())
+}
+
+/// Returns the sentences about the nodes that are gone.
+fn gone(checkup: Checkup) -> Vec<String> {
+    let gone = checkup.gone.into_iter();
+    gone.map(|gone| gone.sentence).collect()
+}
+
+/// Returns the metrics of a node with a disk of 1 TB.
+fn with_disk(free_bytes: f64) -> NodeMetrics {
+    NodeMetrics {
+        shards: BTreeMap::from([(1, ShardUse::default())]),
+        disk_bytes: 1e12,
+        free_bytes,
+        is_draining: false,
+    }
+}
+
+/// Returns a round at this second, in which each node has one topic. `None` is a node that does not answer.
+fn topic_round(second: i64, nodes: &[(&str, Option<Value>)]) -> Round {
+    let mut round = round_at(second * 1000, &[]);
+    for (address, topic) in nodes {
+        match topic {
+            Some(topic) => {
+                let stats = json!({"health": "OK", "topics": [topic]});
+                let stats: nsq_http::Stats = serde_json::from_value(stats).unwrap();
+                round.add_node(address, &stats, None);
+            }
+            None => round.add_failure(address, "timeout".to_owned()),
+        }
+    }
+    round
+}
+
+/// Returns the concerns about topics.
+fn of_topics(checkup: &Checkup) -> Vec<&Concern> {
+    let concerns = checkup.concerns.iter();
+    concerns
+        .filter(|concern| matches!(concern.subject, Subject::Topic(_)))
+        .collect()
 }
 
 fn sentences(checkup: &Checkup) -> Vec<&str> {
@@ -204,27 +273,16 @@ fn with_a_jump(jump: i64) -> Vec<Checkup> {
     let mut checker = Checker::default();
     let mut checkups = Vec::new();
     for step in 0..=20 {
-        let metrics = NodeMetrics {
-            shards: BTreeMap::from([(1, ShardUse::default())]),
-            disk_bytes: 1e12,
-            free_bytes: 1e12 - f64::from(step) * 5e9,
-            is_draining: false,
-        };
+        let metrics = with_disk(1e12 - f64::from(step) * 5e9);
         let step = i64::from(step);
         let mut figures = published(step * 50, step * 75);
         figures["age"] = json!(step * STEP * 1000);
-        let mut round = round(step, &[]);
+        let nodes: &[&str] = if step < 15 { &["n:1", "n:2"] } else { &["n:1"] };
+        let mut round = idle_round(step * STEP * 1000, nodes);
         if step >= 16 {
             round.now.unix_millis += jump;
         }
         round.add_node("n:1", &stats(&figures), Some(metrics));
-        let mut known = BTreeSet::from(["n:1".to_owned()]);
-        if step < 15 {
-            round.add_node("n:2", &stats(&json!({})), None);
-            known.insert("n:2".to_owned());
-        }
-        let told = Ok(known);
-        round.lookupds.insert("l:1".to_owned(), told);
         let mut checkup = checker.check(round);
         checkup.now.unix_millis = 0;
         checkups.push(checkup);
@@ -327,15 +385,8 @@ fn dead_letters_wait_for_a_person() {
             "Dead letters of t/c wait in the topic: look at them, then publish them again or empty the topic",
         ),
     ] {
-        let mut checker = Checker::default();
-        let mut last = Checkup::default();
-        for step in 0..2 {
-            let mut round = round(step, &[]);
-            let stats = serde_json::from_value(dead(channels.clone())).unwrap();
-            round.add_node("n:1", &stats, None);
-            last = checker.check(round);
-        }
-        assert_eq!(sentences(&last), [sentence]);
+        let stats = serde_json::from_value(dead(channels)).unwrap();
+        assert_eq!(sentences(&check_twice(&[("n:1", stats)])), [sentence]);
     }
 }
 
@@ -364,14 +415,7 @@ fn a_rate_that_is_not_known_is_not_zero() {
 #[test]
 fn a_pause_at_some_nodes_says_at_how_many() {
     let sentence = |first: Value, second: Value| {
-        let mut checker = Checker::default();
-        let mut last = Checkup::default();
-        for step in 0..2 {
-            last = checker.check(round(
-                step,
-                &[("n:1", first.clone()), ("n:2", second.clone())],
-            ));
-        }
+        let last = check_twice(&[("n:1", stats(&first)), ("n:2", stats(&second))]);
         of_channel(&last).sentence.clone()
     };
     let works = json!({"clients": [{"ready_count": 1}]});
@@ -405,13 +449,7 @@ fn a_pause_of_a_topic_tells_its_terms() {
     let topic = json!({"topic_name": "t", "depth": 1200, "paused": true, "pause_until_ms": 1_005_000 + 540_000,
         "paused_by": "ann", "pause_note": "bad deploy", "channels": [{"channel_name": "c"}]});
     let stats: nsq_http::Stats = serde_json::from_value(json!({"topics": [topic]})).unwrap();
-    let mut checker = Checker::default();
-    let mut last = Checkup::default();
-    for step in 0..2 {
-        let mut round = round(step, &[]);
-        round.add_node("n:1", &stats, None);
-        last = checker.check(round);
-    }
+    let last = check_twice(&[("n:1", stats)]);
     assert_eq!(
         sentences(&last),
         ["Topic paused for another 9.0m by ann (bad deploy); 1.2k messages wait"]
@@ -436,14 +474,7 @@ fn a_pause_of_the_topic_at_one_node_and_of_the_channel_at_another_are_both_told(
         &json!({"paused": true, "depth": 1200}),
         &json!({"channel_name": "c"}),
     );
-    let mut checker = Checker::default();
-    let mut last = Checkup::default();
-    for step in 0..2 {
-        let mut round = round(step, &[]);
-        round.add_node("n:1", &paused, None);
-        round.add_node("n:2", &in_topic, None);
-        last = checker.check(round);
-    }
+    let last = check_twice(&[("n:1", paused), ("n:2", in_topic)]);
     assert_eq!(
         sentences(&last),
         ["Paused at 1 of 2 nodes by ann; 0 messages wait there. \
@@ -497,14 +528,10 @@ fn servers_come_first_and_then_the_oldest_message() {
         });
         round.add_node("n:2", &serde_json::from_value(old).unwrap(), None);
         round.add_failure("n:3", "connection refused".to_owned());
-        let nodes = ["n:1", "n:2", "n:3"].map(str::to_owned);
-        let all = Ok(nodes.clone().into());
-        let some = Ok(nodes[..1].iter().cloned().collect());
-        let failed = Err("no route".to_owned());
         round.lookupds = BTreeMap::from([
-            ("l:1".to_owned(), all),
-            ("l:2".to_owned(), some),
-            ("l:3".to_owned(), failed),
+            ("l:1".to_owned(), known(&["n:1", "n:2", "n:3"])),
+            ("l:2".to_owned(), known(&["n:1"])),
+            ("l:3".to_owned(), Err("no route".to_owned())),
         ]);
         round
     };
@@ -523,30 +550,23 @@ fn servers_come_first_and_then_the_oldest_message() {
     ];
     assert_eq!(subjects, expected, "{checkup:?}");
     let sentences = sentences(&checkup);
-    assert!(
-        sentences[0].contains("does not know n:2 and 1 more"),
-        "{sentences:?}"
-    );
-    assert!(
-        sentences[1].contains("does not answer: no route"),
-        "{sentences:?}"
-    );
-    assert!(
-        sentences[2].starts_with("The disk is full, and this nsqd refuses messages"),
-        "{sentences:?}"
-    );
-    assert!(sentences[3].contains("connection refused"), "{sentences:?}");
+    let texts = [
+        "does not know n:2 and 1 more",
+        "does not answer: no route",
+        "The disk is full, and this nsqd refuses messages",
+        "connection refused",
+    ];
+    for (sentence, text) in sentences.iter().zip(texts) {
+        assert!(sentence.contains(text), "{sentence}");
+    }
+    assert!(sentences[2].starts_with(texts[2]), "{sentences:?}");
 }
 
 #[test]
 fn a_node_that_vanishes_is_named_until_it_is_back_or_half_an_hour_has_passed() {
     let mut checker = Checker::default();
     let mut with = |step: i64, nodes: &[&str]| {
-        let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
-        let mut round = round(step, &figures);
-        let known = nodes.iter().map(ToString::to_string).collect();
-        round.lookupds = BTreeMap::from([("l:1".to_owned(), Ok(known))]);
-        let checkup = checker.check(round);
+        let checkup = checker.check(idle_round(step * STEP * 1000, nodes));
         sentences(&checkup).join("; ")
     };
     assert_eq!(with(0, &["n:1", "n:2"]), "");
@@ -565,13 +585,9 @@ fn after_rounds(rounds: &[Told<'_>]) -> Vec<String> {
     let mut checker = Checker::default();
     let mut last = Checkup::default();
     for (step, (nodes, lookupds)) in (0..).zip(rounds) {
-        let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
-        let mut round = round(step, &figures);
-        for (name, known) in ["l:1", "l:2"].into_iter().zip(lookupds) {
-            let told = match known {
-                Some(known) => Ok(known.iter().map(ToString::to_string).collect()),
-                None => Err("no route".to_owned()),
-            };
+        let mut round = idle_round(step * STEP * 1000, nodes);
+        for (name, told) in ["l:1", "l:2"].into_iter().zip(lookupds) {
+            let told = told.map_or(Err("no route".to_owned()), known);
             round.lookupds.insert(name.to_owned(), told);
         }
         last = checker.check(round);
@@ -623,19 +639,16 @@ fn a_node_that_only_a_silent_nsqlookupd_knew_is_not_gone_until_that_answers() {
 fn a_node_that_died_long_before_its_nsqlookupd_answers_is_named_for_half_an_hour() {
     let mut checker = Checker::default();
     let mut after = |minutes: i64, nodes: &[&str], told: LookupdRound| {
-        let figures: Vec<_> = nodes.iter().map(|node| (*node, json!({}))).collect();
-        let mut round = round_at(minutes * 60_000, &figures);
-        let other = Ok(["n:1".to_owned()].into());
-        round.lookupds = BTreeMap::from([("l:1".to_owned(), other), ("l:2".to_owned(), told)]);
-        let gone = checker.check(round).gone;
-        gone.into_iter()
-            .map(|gone| gone.sentence)
-            .collect::<Vec<_>>()
+        let mut round = idle_round(minutes * 60_000, nodes);
+        round.lookupds = BTreeMap::from([
+            ("l:1".to_owned(), known(&["n:1"])),
+            ("l:2".to_owned(), told),
+        ]);
+        gone(checker.check(round))
     };
     let silent = || Err("no route".to_owned());
-    let back = || Ok(BTreeSet::new());
-    let known = Ok(["n:2".to_owned()].into());
-    assert_eq!(after(0, &["n:1", "n:2"], known), [""; 0]);
+    let back = || known(&[]);
+    assert_eq!(after(0, &["n:1", "n:2"], known(&["n:2"])), [""; 0]);
     for minutes in [1, 20, 40] {
         assert_eq!(after(minutes, &["n:1"], silent()), [""; 0]);
     }
@@ -688,12 +701,9 @@ fn a_node_that_never_answered_is_not_said_to_have_had_no_messages() {
         for (node, _) in nodes.iter().filter(|(_, depth)| depth.is_none()) {
             round.add_failure(node, "no route".to_owned());
         }
-        let names = nodes.iter().map(|(node, _)| (*node).to_owned()).collect();
-        round.lookupds = BTreeMap::from([("l:1".to_owned(), Ok(names))]);
-        let gone = checker.check(round).gone.into_iter();
-        gone.map(|gone| gone.sentence)
-            .collect::<Vec<_>>()
-            .join("\n")
+        let names: Vec<&str> = nodes.iter().map(|(node, _)| *node).collect();
+        round.lookupds.insert("l:1".to_owned(), known(&names));
+        gone(checker.check(round)).join("\n")
     };
     after(0, &[("n:1", Some(0)), ("n:2", None)]);
     let gone = after(1, &[("n:1", Some(0))]);
@@ -878,15 +888,9 @@ fn a_disk_that_other_things_fill_is_not_blamed_on_the_backlog() {
         let topic = json!({"topic_name": "t", "message_count": count, "message_bytes": count * 1000,
             "channels": [channel, {"channel_name": "d"}]});
         let stats = json!({"health": "OK", "topics": [topic, {"topic_name": "idle"}]});
-        let metrics = NodeMetrics {
-            shards: BTreeMap::from([(0, ShardUse::default())]),
-            disk_bytes: 1e12,
-            free_bytes: 5e10,
-            is_draining: false,
-        };
         let mut round = round(0, &[]);
         let stats = serde_json::from_value(stats).unwrap();
-        round.add_node("n:1", &stats, Some(metrics));
+        round.add_node("n:1", &stats, Some(with_disk(5e10)));
         let checkup = Checker::default().check(round);
         sentences(&checkup)[0].to_owned()
     };
@@ -917,14 +921,9 @@ fn a_minute_of_a_filling_disk_does_not_tell_about_hours() {
     for step in 0..=120 {
         let second = f64::from(i32::try_from(step * STEP).unwrap());
         // The disk is full in about 3 hours.
-        let node_metrics = NodeMetrics {
-            shards: BTreeMap::from([(0, ShardUse::default())]),
-            disk_bytes: 1e12,
-            free_bytes: 5e11 - second * 4.5e7,
-            is_draining: false,
-        };
+        let metrics = with_disk(5e11 - second * 4.5e7);
         let mut round = round(step, &[]);
-        round.add_node("n:1", &stats(&json!({})), Some(node_metrics));
+        round.add_node("n:1", &stats(&json!({})), Some(metrics));
         let checkup = checker.check(round);
         if !checkup.concerns.is_empty() {
             alarms.push(second);
@@ -946,10 +945,8 @@ fn a_full_disk_is_called_full_and_its_refusals_are_counted() {
     for (step, health) in [(0, "OK"), (60, "OK"), (100, full)] {
         let free_bytes = 1e9 - f64::from(i32::try_from(step).unwrap()) * 9_999_999.0;
         let metrics = NodeMetrics {
-            shards: BTreeMap::new(),
             disk_bytes: 1e9,
-            free_bytes,
-            is_draining: false,
+            ..with_disk(free_bytes)
         };
         let mut round = round(step, &[]);
         let mut answer = stats(&json!({"health": health}));
@@ -1008,7 +1005,8 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
     let shard = &node.shards[&1];
     assert!((shard.load.unwrap() - 0.95).abs() < 1e-9, "{shard:?}");
     assert_eq!((shard.connections, shard.topic_count), (7.0, 1));
-    assert_eq!(shard.busiest, Some(("t".to_owned(), 100.0)));
+    let busiest = shard.busiest.as_ref().unwrap();
+    assert_eq!((busiest.topic.as_str(), busiest.rate), ("t", 100.0));
     // After 95 s, 905 GB are free.
     assert!((node.disk.unwrap().full_in.unwrap() - 905.0).abs() < 1e-6);
     let sentences = sentences(&last);
@@ -1029,22 +1027,10 @@ fn the_json_has_what_the_page_shows() {
     let attention: Value =
         serde_json::from_str(&checkup.attention("m", Duration::from_millis(950))).unwrap();
     let concern = &attention["concerns"][0];
-    assert_eq!(
-        (
-            &concern["topic"],
-            &concern["channel"],
-            &concern["oldest_ms"],
-            &attention["next_ms"],
-            &attention["message"]
-        ),
-        (
-            &json!("t"),
-            &json!("c"),
-            &json!(60_000),
-            &json!(950),
-            &json!("m")
-        )
-    );
+    let found = ["topic", "channel", "oldest_ms"].map(|key| concern[key].clone());
+    assert_eq!(found, [json!("t"), json!("c"), json!(60_000)]);
+    assert_eq!(attention["next_ms"], 950);
+    assert_eq!(attention["message"], "m");
     let node: Value = serde_json::from_str(&checkup.node("n:1").unwrap()).unwrap();
     assert_eq!(
         (&node["health"], &node["shards"][0]["shard"]),
@@ -1053,14 +1039,7 @@ fn the_json_has_what_the_page_shows() {
     assert_eq!(node["concerns"], json!([]));
     assert_eq!(checkup.node("n:2"), None);
     let subject = Subject::Node("n:2".to_owned());
-    let gone = Concern {
-        subject,
-        sentence: "This nsqd is gone".to_owned(),
-        depth: 0,
-        oldest_ms: None,
-        is_older: false,
-        is_retried: false,
-    };
+    let gone = Concern::new(subject, "This nsqd is gone".to_owned());
     let checkup = Checkup {
         concerns: vec![gone],
         ..checkup
@@ -1075,17 +1054,18 @@ fn nodes_that_vanish_again_and_again_take_bounded_memory() {
     let mut checker = Checker::default();
     let mut last = Checkup::default();
     for step in 0..30 {
-        let mut round = round_at(step * 2000, &[]);
-        let known = Ok(std::collections::BTreeSet::new());
-        round.lookupds.insert("l:1".to_owned(), known);
+        let mut round = idle_round(step * 2000, &[]);
         for node in 0..100 {
             round.add_failure(&format!("n{step}-{node}:1"), "timeout".to_owned());
         }
         last = checker.check(round);
     }
-    assert_eq!(checker.gone.len(), GONE_MAX);
-    assert!(checker.gone.contains_key("n28-0:1"), "the last are kept");
-    assert!(!checker.gone.contains_key("n0-0:1"));
+    assert_eq!(checker.vanished.gone.len(), GONE_MAX);
+    assert!(
+        checker.vanished.gone.contains_key("n28-0:1"),
+        "the last are kept"
+    );
+    assert!(!checker.vanished.gone.contains_key("n0-0:1"));
     assert_eq!(last.concerns.len(), GONE_MAX + 100);
 }
 

@@ -1,16 +1,16 @@
-//! The actions of operators: each is carried out on nsqlookupds, on nsqds, or on both.
+//! The actions of operators: each is carried out on nsqlookupds, on nsqds, or on both. Nodes that do not know the terms of an
+//! action are found before ([`Abilities`]).
 
 use std::collections::BTreeMap;
 
-use futures_util::FutureExt;
 use http::StatusCode;
+use jiff::Timestamp;
 use nsq_http::query;
 use serde::Deserialize;
 
-use super::{Asked, Cluster, Stats, Target, gather, with_sender};
-use crate::figures::{NodeIdentity, Undo};
-use crate::outcome::{Gathered, Refusal, Warnings};
-use crate::upstream::Server;
+use super::{Cluster, Gathered, Refusal, Stats, Target, Warnings};
+use crate::figures::{NodeIdentity, Operated};
+use crate::upstream::{Failed, FailureKind, Server, Upstream, without_user};
 
 /// An action on a topic, or on one of its channels if there is one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Deserialize)]
@@ -46,6 +46,17 @@ pub struct Terms {
     pub expected_messages: Option<i64>,
 }
 
+/// The abilities of an nsqd beyond those of nsqd 1.3.0. That nsqd ignores parameters that it does not know, so it would pause
+/// without an end, and empty without an undo.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Abilities {
+    /// Emptied messages of channels that come back. Every nsqd with this undo knows the end, the reason and the name of a
+    /// pause, too.
+    pub has_undo: bool,
+    /// Emptied messages of topics that come back.
+    pub has_topic_undo: bool,
+}
+
 /// The nsqds at which an action is carried out.
 #[derive(Clone, Copy, Debug)]
 pub struct Scope<'a> {
@@ -54,6 +65,15 @@ pub struct Scope<'a> {
     /// False if other nsqds, which did not answer, may have the topic or channel, too. They and the nsqlookupds, which know
     /// where it is, are not touched then.
     pub is_whole: bool,
+}
+
+/// Returns the word for what an action is on.
+pub(crate) fn kind_of(channel: &str) -> &'static str {
+    if channel.is_empty() {
+        "topic"
+    } else {
+        "channel"
+    }
 }
 
 /// Returns the refusal of an action on a topic or channel that no nsqd has. Servers that did not answer may have it.
@@ -100,12 +120,8 @@ impl Act {
     }
 
     /// Returns path and query of the request that carries the action out.
-    pub(super) fn request(self, topic: &str, channel: &str, terms: &Terms) -> String {
-        let subject = if channel.is_empty() {
-            "topic"
-        } else {
-            "channel"
-        };
+    fn request(self, topic: &str, channel: &str, terms: &Terms) -> String {
+        let subject = kind_of(channel);
         let mut parameters = vec![("topic", topic), ("channel", channel)];
         match self {
             Act::Pause => parameters.extend([
@@ -176,24 +192,17 @@ impl Cluster {
         targets: &[Target],
         warnings: &mut Warnings,
     ) -> Result<(Vec<Target>, i64), Refusal> {
-        let stats = Stats {
-            topic,
-            channel,
-            ..Stats::default()
-        };
-        let stats = self.stats(targets.to_vec(), stats, warnings).await?;
+        let wanted = Stats::of(topic, channel);
+        let stats = self.stats(targets.to_vec(), wanted, warnings).await?;
         let mut counts = BTreeMap::new();
         for node in &stats {
-            let found = node.topics.iter().find(|it| it.topic_name == topic);
-            let undo = found.and_then(|found| {
-                if channel.is_empty() {
-                    Undo::of_topic(found)
-                } else {
-                    let mut channels = found.channels.iter();
-                    let channel = channels.find(|it| it.channel_name == channel)?;
-                    Undo::of_channel(channel)
-                }
-            });
+            let operated = if channel.is_empty() {
+                node.topics_named(topic).next().map(Operated::from)
+            } else {
+                let mut channels = node.channels_named(topic, channel);
+                channels.next().map(Operated::from)
+            };
+            let undo = operated.and_then(|operated| operated.undo);
             counts.extend(undo.map(|undo| (node.node.address.as_str(), undo.message_count)));
         }
         let targets = targets.iter();
@@ -248,31 +257,29 @@ impl Cluster {
 
     async fn create(&self, topic: &str, channel: &str) -> Acted {
         let mut warnings = Warnings::default();
-        let none = Terms::default();
-        let create_topic = Act::Create.request(topic, "", &none);
+        let request = |channel: &str| Act::Create.request(topic, channel, &Terms::default());
+        let mut requests = vec![request("")];
+        if !channel.is_empty() {
+            requests.push(request(channel));
+        }
         if !self.is_lookup_mode() {
             // Without nsqlookupds, the nsqds themselves get the topic.
             let targets = self.targets(&mut warnings).await?;
-            let created = self.post_to_nsqds(&targets, &create_topic).await;
-            created.or_refuse(Server::Nsqd, &mut warnings)?;
-            if !channel.is_empty() {
-                let request = Act::Create.request(topic, channel, &none);
-                let created = self.post_to_nsqds(&targets, &request).await;
+            for request in &requests {
+                let created = self.post_to_nsqds(&targets, request).await;
                 created.or_refuse(Server::Nsqd, &mut warnings)?;
             }
             return Ok(warnings.of_one_stage());
         }
-        let created = self.post_to_lookupds(&create_topic).await;
-        created.or_refuse(Server::Nsqlookupd, &mut warnings)?;
-        if channel.is_empty() {
-            return Ok(warnings.of_one_stage());
+        for request in &requests {
+            let created = self.post_to_lookupds(request).await;
+            created.or_refuse(Server::Nsqlookupd, &mut warnings)?;
         }
-        let request = Act::Create.request(topic, channel, &none);
-        let created = self.post_to_lookupds(&request).await;
-        created.or_refuse(Server::Nsqlookupd, &mut warnings)?;
-        let targets = self.producers(topic, &mut warnings).await?;
-        let created = self.post_to_nsqds(&targets, &request).await;
-        created.or_refuse_action(Server::Nsqd, &mut warnings)?;
+        if let [_, of_channel] = &*requests {
+            let targets = self.producers(topic, &mut warnings).await?;
+            let created = self.post_to_nsqds(&targets, of_channel).await;
+            created.or_refuse_action(Server::Nsqd, &mut warnings)?;
+        }
         Ok(warnings.of_one_stage())
     }
 
@@ -290,10 +297,8 @@ impl Cluster {
             set.or_refuse(Server::Nsqlookupd, &mut warnings)?;
             self.target(NodeIdentity::at(node))
         } else {
-            let targets = self.targets(&mut warnings).await?;
-            let found = targets
-                .into_iter()
-                .find(|target| target.identity.address == node);
+            let mut targets = self.targets(&mut warnings).await?.into_iter();
+            let found = targets.find(|target| target.identity.address == node);
             found.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
         };
         let request = Act::Delete.request(topic, "", &Terms::default());
@@ -303,27 +308,125 @@ impl Cluster {
     }
 
     async fn post_to_lookupds(&self, request: &str) -> Gathered<()> {
-        let lookupds = self.lookupds().into_iter();
-        let requests = lookupds.map(|lookupd| -> Asked<()> {
-            let upstream = self.upstream.clone();
+        let posted = self.gather(self.lookupds(), |upstream, lookupd| {
             let url = format!("http://{lookupd}{request}");
-            async move { upstream.post(Server::Nsqlookupd, &url).await }.boxed()
+            async move { upstream.post(Server::Nsqlookupd, &url).await }
         });
-        gather(requests.collect()).await
+        posted.await
     }
 
     async fn post_to_nsqds(&self, targets: &[Target], request: &str) -> Gathered<()> {
-        let requests = targets.iter().cloned().map(|target| -> Asked<()> {
-            let upstream = self.upstream.clone();
+        let posted = self.gather(targets.to_vec(), |upstream, target| {
             let url = format!("{}{request}", target.url);
             async move {
                 let posted = upstream.post(Server::Nsqd, &url).await;
                 posted.map_err(|failed| target.with_advice(with_sender(failed, &target.url)))
             }
-            .boxed()
         });
-        gather(requests.collect()).await
+        posted.await
     }
+
+    /// Asks nsqds what they can do. The requests change nothing.
+    pub async fn abilities(&self, targets: &[Target]) -> Gathered<(Target, Abilities)> {
+        let asked = self.gather(targets.to_vec(), |upstream, target| async move {
+            // These questions must not look like acts in the log.
+            let abilities = abilities_of(&upstream.quiet(), &target.url).await?;
+            Ok((target, abilities))
+        });
+        asked.await
+    }
+
+    /// Returns the targets that can carry out the action on a topic or channel with these terms. Those that do not say what they
+    /// can do are left out with a warning.
+    ///
+    /// # Errors
+    /// 409 if one of them cannot, 400 if the others refuse the terms, and 502 if no target says what it can do. Nothing has
+    /// been done yet.
+    pub async fn able(
+        &self,
+        (act, is_of_topic): (Act, bool),
+        terms: &Terms,
+        targets: &[Target],
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Target>, Refusal> {
+        let (code, what) = match act {
+            Act::Pause if !terms.limit.is_empty() => ("LIMIT_UNSUPPORTED", "limit of a pause"),
+            Act::Empty if terms.undo.is_empty() => return Ok(targets.to_vec()),
+            Act::Empty if is_of_topic => ("UNDO_UNSUPPORTED", "undo of emptied topics"),
+            Act::Empty => ("UNDO_UNSUPPORTED", "undo of emptied channels"),
+            _ => return Ok(targets.to_vec()),
+        };
+        let can = |abilities: &Abilities| match act {
+            Act::Empty if is_of_topic => abilities.has_topic_undo,
+            _ => abilities.has_undo,
+        };
+        if targets.is_empty() {
+            return Ok(Vec::new());
+        }
+        let asked = self.abilities(targets).await;
+        let asked = asked.or_refuse(Server::Nsqd, warnings)?;
+        let unable = asked.iter().filter(|(_, abilities)| !can(abilities));
+        let unable: Vec<&str> = unable
+            .map(|(target, _)| &*target.identity.address)
+            .collect();
+        if unable.is_empty() {
+            return Ok(asked.into_iter().map(|(target, _)| target).collect());
+        }
+        // A value that no node takes is the caller's mistake, whatever the other nodes can do.
+        if let Some((target, _)) = asked.iter().find(|(_, abilities)| can(abilities)) {
+            self.try_terms((act, is_of_topic), terms, target).await?;
+        }
+        Err(Refusal::new(
+            StatusCode::CONFLICT,
+            format!(
+                "{code}: nothing was done; no {what} at {}",
+                unable.join(", ")
+            ),
+        ))
+    }
+
+    /// Asks a node for its opinion about terms, with an action on a topic that no node has. An nsqd reads the terms before
+    /// it looks for the topic.
+    ///
+    /// # Errors
+    /// The node's own words about wrong terms (400).
+    async fn try_terms(
+        &self,
+        (act, is_of_topic): (Act, bool),
+        terms: &Terms,
+        target: &Target,
+    ) -> Result<(), Refusal> {
+        let nanoseconds = Timestamp::now().as_nanosecond();
+        let topic = format!("nsqadmin-asks.{nanoseconds:x}");
+        let request = act.request(&topic, if is_of_topic { "" } else { "c" }, terms);
+        let url = format!("{}{request}", target.url);
+        let tried = self.upstream.quiet().post(Server::Nsqd, &url).await;
+        let refused = tried.err().and_then(|failed| failed.refused);
+        match refused.filter(|refused| refused.status == StatusCode::BAD_REQUEST) {
+            Some(refused) => Err(Refusal::new(refused.status, refused.text())),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Adds the URL of an nsqd to its answer that is a failure. Without an answer, the failure has the URL.
+fn with_sender(mut failed: Failed, url: &str) -> Failed {
+    if matches!(failed.kind, FailureKind::NotFound | FailureKind::Refused) {
+        failed.why.push_str(&format!(" from {}", without_user(url)));
+    }
+    failed
+}
+
+async fn abilities_of(upstream: &Upstream, url: &str) -> Result<Abilities, Failed> {
+    // The paths exist for POST only, or they do not exist.
+    let has = async |path: &str| {
+        let (_, body) = upstream.answer(&format!("{url}{path}")).await?;
+        Ok(String::from_utf8_lossy(&body).contains("METHOD_NOT_ALLOWED"))
+    };
+    Ok(Abilities {
+        has_undo: has("/channel/unempty").await?,
+        has_topic_undo: has("/topic/unempty").await?,
+    })
 }
 
 #[cfg(test)]

@@ -1,18 +1,130 @@
-//! The nodes of a cluster, and their figures.
+//! The nodes of a cluster: [`Node`], as the list of nodes shows it, and [`Target`], as it is asked.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv6Addr;
 
-use futures_util::FutureExt;
-use nsq_http::query;
+use nsq_http::{Lookup, NodeInfo};
+use parking_lot::Mutex;
+use program::log_warn;
+use program::tcp_address::split_host_port;
+use semver::Version;
+use serde::{Serialize, Serializer};
+use wire::go_json::is_default;
+use wire::json_object;
 
-use super::given::Given;
-use super::{Asked, Cluster, gather};
-use crate::figures::{Answered, NodeIdentity, NodeStats};
-use crate::node::{self, Node, is_host_and_port};
-use crate::now::Now;
-use crate::outcome::{Gathered, Refusal, Warnings};
-use crate::tally::UpstreamName;
-use crate::upstream::{Failed, FailureKind, Server, Upstream, counted_name};
+use super::{Cluster, Gathered, Refusal, Stats, Warnings};
+use crate::figures::NodeIdentity;
+use crate::upstream::{Failed, FailureKind, Server, Upstream};
+
+/// An nsqd in the list of nodes, merged from the answers of several nsqlookupds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Node {
+    /// The nsqd, as the first of these nsqlookupds describes it.
+    info: NodeInfo,
+    /// For each nsqlookupd that knows the node: the nsqlookupd, and the address from which the node
+    /// has connected. `None` without nsqlookupds.
+    remote_addresses: Option<Vec<String>>,
+    /// True if another node has a higher version.
+    is_out_of_date: bool,
+}
+
+impl Serialize for Node {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        struct Topology<'a> {
+            #[serde(skip_serializing_if = "is_default")]
+            topology_zone: &'a str,
+            #[serde(skip_serializing_if = "is_default")]
+            topology_region: &'a str,
+        }
+        let info = &self.info;
+        let topics = topics_of(info).into_iter();
+        let topics = topics.map(|(topic, gone)| json_object! { topic, tombstoned: gone });
+        let node = json_object! {
+            remote_addresses: &self.remote_addresses,
+            remote_address: &info.remote_address,
+            hostname: &info.hostname,
+            broadcast_address: &info.broadcast_address,
+            tcp_port: info.tcp_port,
+            http_port: info.http_port,
+            version: &info.version,
+            #[serde(flatten)]
+            topology: Topology {
+                topology_zone: &info.topology_zone,
+                topology_region: &info.topology_region,
+            },
+            topics: topics.collect::<Vec<_>>(),
+            out_of_date: self.is_out_of_date,
+        };
+        node.serialize(to)
+    }
+}
+
+/// Returns the topics of a node by name. True means that the topic is tombstoned there.
+pub(super) fn topics_of(node: &NodeInfo) -> BTreeMap<&str, bool> {
+    // A server may send fewer flags than topics.
+    let flags = node.tombstones.iter().copied();
+    let flags = flags.chain(std::iter::repeat(false));
+    node.topics.iter().map(String::as_str).zip(flags).collect()
+}
+
+/// Returns true for `host:port` that can stand in a URL: the host is a name or an IP address, and has no characters of another
+/// part of a URL. Any client of nsqlookupd can register any text.
+pub fn is_host_and_port(address: &str) -> bool {
+    let Some((host, port)) = split_host_port(address) else {
+        return false;
+    };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    let is_host = if host.contains(':') {
+        host.parse::<Ipv6Addr>().is_ok()
+    } else {
+        !host.is_empty() && host.bytes().all(is_plain)
+    };
+    is_host && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+/// Merges the answers of nsqlookupds, each with its address. The first nsqlookupd that knows a node
+/// supplies the fields.
+fn merge(answers: Vec<(String, Vec<NodeInfo>)>) -> Vec<Node> {
+    let mut nodes: BTreeMap<String, Node> = BTreeMap::new();
+    for (lookupd, producers) in answers {
+        for info in producers {
+            let remote = match info.remote_address.as_str() {
+                "" => "N/A",
+                remote => remote,
+            };
+            let known_by = format!("{lookupd}/{remote}");
+            let node = nodes.entry(info.tcp_address()).or_insert_with(|| Node {
+                info,
+                ..Node::default()
+            });
+            node.remote_addresses.get_or_insert_default().push(known_by);
+        }
+    }
+    let mut nodes: Vec<Node> = nodes.into_values().collect();
+    let versions: Vec<Version> = nodes.iter().map(|it| version(&it.info.version)).collect();
+    let highest = versions.iter().max().cloned();
+    for (node, version) in nodes.iter_mut().zip(versions) {
+        node.is_out_of_date = Some(version) < highest;
+    }
+    sort(&mut nodes);
+    nodes
+}
+
+/// Sorts nodes by hostname. Nodes of one machine are sorted by address.
+fn sort(nodes: &mut [Node]) {
+    nodes.sort_by(|Node { info: a, .. }, Node { info: b, .. }| {
+        let ports = |info: &NodeInfo| (info.http_port, info.tcp_port);
+        let key = (&a.hostname, &a.broadcast_address, ports(a));
+        key.cmp(&(&b.hostname, &b.broadcast_address, ports(b)))
+    });
+}
+
+/// Returns the semantic version without its build, which does not count. A text that is none counts as 0.0.0.
+fn version(text: &str) -> Version {
+    let without_build = text.split('+').next().unwrap_or_default();
+    Version::parse(without_build).unwrap_or(Version::new(0, 0, 0))
+}
 
 /// An nsqd that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,6 +140,16 @@ pub struct Target {
 }
 
 impl Target {
+    /// Returns an nsqd at the address that the operator has given.
+    pub(super) fn given(identity: NodeIdentity, address: &str) -> Target {
+        Target {
+            identity,
+            url: format!("http://{address}"),
+            is_given: true,
+            other_addresses: Vec::new(),
+        }
+    }
+
     /// Adds advice to the failure of an nsqd that cannot be reached at the address that it broadcasts.
     pub(super) fn with_advice(&self, mut failed: Failed) -> Failed {
         if failed.kind == FailureKind::Unreachable && !self.is_given {
@@ -41,56 +163,23 @@ impl Target {
     }
 }
 
-/// The part of `/stats` that an nsqd is asked for.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Stats<'a> {
-    /// The topic, or an empty text for all.
-    pub topic: &'a str,
-    /// The channel, or an empty text for all.
-    pub channel: &'a str,
-    /// True if the clients are wanted.
-    pub has_clients: bool,
-    /// True if what the channel keeps on disk is wanted.
-    pub has_disk: bool,
-}
-
-impl Stats<'_> {
-    pub(super) fn path(self) -> String {
-        let include_clients = if self.has_clients { "" } else { "false" };
-        let include_disk = if self.has_disk { "true" } else { "" };
-        let query = query(&[
-            ("format", "json"),
-            ("topic", self.topic),
-            ("channel", self.channel),
-            ("include_clients", include_clients),
-            ("include_disk", include_disk),
-        ]);
-        format!("/stats{query}")
-    }
-}
-
 impl Cluster {
-    /// Returns all nodes. In direct mode, `has_topics` decides whether the nodes are asked for their
-    /// topics.
+    /// Returns all nodes. In direct mode, each nsqd is asked for its topics, too.
     ///
     /// # Errors
     /// No server answered.
-    pub async fn nodes(
-        &self,
-        has_topics: bool,
-        warnings: &mut Warnings,
-    ) -> Result<Vec<Node>, Refusal> {
+    pub async fn nodes(&self, warnings: &mut Warnings) -> Result<Vec<Node>, Refusal> {
         if !self.is_lookup_mode() {
-            let nsqds = self.nsqds_directly(has_topics, warnings).await?;
-            let mut nodes: Vec<Node> = nsqds.into_iter().map(|nsqd| nsqd.node).collect();
-            node::sort(&mut nodes);
+            let nsqds = self.nsqds_directly(true, warnings).await?;
+            let nodes = nsqds.into_iter().map(|nsqd| Node {
+                info: nsqd.info,
+                ..Node::default()
+            });
+            let mut nodes: Vec<Node> = nodes.collect();
+            sort(&mut nodes);
             return Ok(nodes);
         }
-        let answers = self.ask_lookupds("/nodes").await.into_iter();
-        let answers = answers.map(|(lookupd, answer)| Ok((lookupd, answer?.producers)));
-        let answers = answers.collect::<Gathered<_>>();
-        let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
-        Ok(node::merge(&answers))
+        nodes_in(self.ask_lookupds("/nodes").await, warnings)
     }
 
     /// Returns the nsqds of direct mode, each process once and each with an address of its own.
@@ -99,12 +188,11 @@ impl Cluster {
         has_topics: bool,
         warnings: &mut Warnings,
     ) -> Result<Vec<Given>, Refusal> {
-        let requests = self.nsqds.iter().cloned().map(|address| -> Asked<_> {
-            let upstream = self.upstream.clone();
-            async move { given_nsqd(&upstream, address, has_topics).await }.boxed()
+        let addresses = self.nsqds.iter().cloned();
+        let nsqds = self.gather(addresses, |upstream, address| {
+            given_nsqd(upstream, address, has_topics)
         });
-        let nsqds = gather(requests.collect()).await;
-        let nsqds = nsqds.or_refuse(Server::Nsqd, warnings)?;
+        let nsqds = nsqds.await.or_refuse(Server::Nsqd, warnings)?;
         let are_all = nsqds.len() == self.nsqds.len();
         Ok(self.noted.told_apart(nsqds, are_all))
     }
@@ -117,16 +205,25 @@ impl Cluster {
         if !self.is_lookup_mode() {
             let nsqds = self.nsqds_directly(false, warnings).await?;
             let targets = nsqds.into_iter().map(|nsqd| Target {
-                identity: nsqd.node.identity(),
-                url: format!("http://{}", nsqd.address),
-                is_given: true,
                 other_addresses: nsqd.other_addresses,
+                ..Target::given(NodeIdentity::of(&nsqd.info), &nsqd.address)
             });
             // The operator has named each of them.
             return Ok(targets.collect());
         }
-        let nodes = self.nodes(false, warnings).await?;
-        Ok(self.targets_of(nodes.iter().map(Node::identity), warnings))
+        let answers = self.ask_lookupds("/nodes").await;
+        self.targets_in(answers, warnings)
+    }
+
+    /// Returns the nodes in the answers of nsqlookupds as targets.
+    pub(super) fn targets_in(
+        &self,
+        answers: Vec<(String, Result<Lookup, Failed>)>,
+        warnings: &mut Warnings,
+    ) -> Result<Vec<Target>, Refusal> {
+        let nodes = nodes_in(answers, warnings)?;
+        let nodes = nodes.iter().map(|node| NodeIdentity::of(&node.info));
+        Ok(self.targets_of(nodes, warnings))
     }
 
     /// Returns nsqds of lookup mode as targets, each once. Leaves those out that have registered no address, with a warning: a
@@ -162,71 +259,17 @@ impl Cluster {
             identity,
         }
     }
+}
 
-    /// Returns the name by which the metrics know an nsqd of lookup mode.
-    pub fn counted_name(&self, address: &str) -> UpstreamName {
-        counted_name(Server::Nsqd, &self.url_map.url(address))
-    }
-
-    /// Asks nsqds for their figures. `targets` beyond the limit on nodes are left out with a warning.
-    ///
-    /// # Errors
-    /// There are targets, and none of them answered.
-    pub async fn stats(
-        &self,
-        targets: Vec<Target>,
-        stats: Stats<'_>,
-        warnings: &mut Warnings,
-    ) -> Result<Vec<NodeStats>, Refusal> {
-        if targets.is_empty() {
-            return Ok(Vec::new());
-        }
-        let targets = self.within_limit(targets, warnings);
-        let path = stats.path();
-        let requests = targets.into_iter().map(|target| -> Asked<_> {
-            stats_of(self.upstream.clone(), target, path.clone()).boxed()
-        });
-        let answers = gather(requests.collect()).await;
-        answers.or_refuse(Server::Nsqd, warnings)
-    }
-
-    /// Leaves targets beyond the limit on nodes out, with a warning.
-    pub(super) fn within_limit(
-        &self,
-        mut targets: Vec<Target>,
-        warnings: &mut Warnings,
-    ) -> Vec<Target> {
-        if targets.len() > self.nodes_max {
-            let left_out = targets.len() - self.nodes_max;
-            warnings.add_text(format!("{left_out} nsqds are left out (--max-nodes)"));
-            targets.truncate(self.nodes_max);
-        }
-        targets
-    }
-
-    /// Returns the figures of one node with all its clients, and `None` for an unknown node.
-    ///
-    /// # Errors
-    /// The node does not answer, or no server knows which nodes there are.
-    pub async fn node_stats(
-        &self,
-        address: &str,
-        warnings: &mut Warnings,
-    ) -> Result<Option<NodeStats>, Refusal> {
-        let targets = self.targets(warnings).await?;
-        let found = targets
-            .into_iter()
-            .find(|target| target.identity.address == address);
-        let Some(target) = found else {
-            return Ok(None);
-        };
-        let wanted = Stats {
-            has_clients: true,
-            ..Stats::default()
-        };
-        let stats = self.stats(vec![target], wanted, warnings).await?;
-        Ok(stats.into_iter().next())
-    }
+/// Returns the nodes in the answers of nsqlookupds to `/nodes`.
+fn nodes_in(
+    answers: Vec<(String, Result<Lookup, Failed>)>,
+    warnings: &mut Warnings,
+) -> Result<Vec<Node>, Refusal> {
+    let answers = answers.into_iter();
+    let answers = answers.map(|(lookupd, answer)| Ok((lookupd, answer?.producers)));
+    let answers = answers.collect::<Gathered<_>>();
+    Ok(merge(answers.or_refuse(Server::Nsqlookupd, warnings)?))
 }
 
 /// Leaves out further entries of the same HTTP address, whose figures would count twice: an nsqd that has got another TCP port
@@ -240,12 +283,12 @@ fn each_once(targets: impl Iterator<Item = Target>) -> Vec<Target> {
 
 /// Asks one nsqd of direct mode what it is.
 async fn given_nsqd(
-    upstream: &Upstream,
+    upstream: Upstream,
     address: String,
     has_topics: bool,
 ) -> Result<Given, Failed> {
     let url = format!("http://{address}/info");
-    let mut info: nsq_http::NodeInfo = upstream.get(Server::Nsqd, &url).await?;
+    let mut info: NodeInfo = upstream.get(Server::Nsqd, &url).await?;
     info.remote_address.clear();
     if has_topics {
         let url = format!("http://{address}{}", Stats::default().path());
@@ -254,82 +297,156 @@ async fn given_nsqd(
         info.topics = topics.map(|topic| topic.topic_name).collect();
     }
     let mut given = Given {
-        node: Node::of_producer(&info),
-        start_time: info.start_time,
+        info,
         address,
         other_addresses: Vec::new(),
     };
-    if given.node.broadcast_address.is_empty() {
+    if given.info.broadcast_address.is_empty() {
         given.use_given_address();
     }
     Ok(given)
 }
 
-/// Returns the time of an answer that has just come.
-pub(super) fn answered_now(stats: &nsq_http::Stats) -> Answered {
-    Answered {
-        steady_millis: Now::read().steady_millis,
-        start_time: stats.start_time,
-    }
+/// An nsqd of direct mode that has said what it is.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Given {
+    /// The nsqd.
+    info: NodeInfo,
+    /// The address that the operator has given.
+    address: String,
+    /// Other such addresses of the same process.
+    other_addresses: Vec<String>,
 }
 
-/// Asks one nsqd for its figures.
-async fn stats_of(upstream: Upstream, target: Target, path: String) -> Result<NodeStats, Failed> {
-    let url = format!("{}{path}", target.url);
-    let answer = upstream.get::<nsq_http::Stats>(Server::Nsqd, &url).await;
-    let answer = answer.map_err(|failed| target.with_advice(failed))?;
-    Ok(NodeStats {
-        answered: answered_now(&answer),
-        node: target.identity,
-        topics: answer.topics,
-    })
-}
-
-/// Returns the identity of a producer of a topic.
-pub(super) fn identity_of(producer: &nsq_http::NodeInfo) -> NodeIdentity {
-    NodeIdentity {
-        address: producer.http_address(),
-        hostname: producer.hostname.clone(),
-        region: producer.topology_region.clone(),
-        zone: producer.topology_zone.clone(),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn target(address: &str, url: &str, is_given: bool) -> Target {
-        Target {
-            identity: NodeIdentity::at(address),
-            url: url.to_owned(),
-            is_given,
-            other_addresses: Vec::new(),
+impl Given {
+    /// Names the nsqd by the address that the operator has given.
+    fn use_given_address(&mut self) {
+        if let Some((host, port)) = split_host_port(&self.address) {
+            host.clone_into(&mut self.info.broadcast_address);
+            self.info.http_port = port.parse().unwrap_or(self.info.http_port);
         }
     }
 
-    #[test]
-    fn only_an_address_that_is_not_mapped_gets_advice() {
-        let advice = |kind, is_mapped| {
-            let failed = Failed {
-                why: "x".to_owned(),
-                kind,
-                refused: None,
-            };
-            target("n1:4151", "", is_mapped).with_advice(failed).why
+    /// Returns what tells processes apart. Without a start time, that is the given address.
+    fn process(&self) -> (String, String, [i64; 3], String) {
+        let info = &self.info;
+        let address = if info.start_time > 0 {
+            String::new()
+        } else {
+            self.address.clone()
         };
-        let text = advice(FailureKind::Unreachable, false);
-        assert!(text.contains("--nsqd-url-map=n1:4151=URL"), "{text}");
-        assert_eq!(advice(FailureKind::Unreachable, true), "x");
-        assert_eq!(advice(FailureKind::Refused, false), "x");
-    }
-
-    #[test]
-    fn two_entries_of_one_address_are_one_target() {
-        let target = |address: &str, url: &str| target(address, url, true);
-        let targets = [target("n:1", "a"), target("n:2", "b"), target("n:1", "c")];
-        let once = each_once(targets.into_iter());
-        let urls: Vec<&str> = once.iter().map(|target| &*target.url).collect();
-        assert_eq!(urls, ["a", "b"]);
+        (
+            info.broadcast_address.clone(),
+            info.hostname.clone(),
+            [info.http_port, info.tcp_port, info.start_time],
+            address,
+        )
     }
 }
+
+/// Most notes and shared addresses that are remembered. Only nsqds that broadcast other addresses all the time need more.
+const NOTES_MAX: usize = 100;
+
+/// The addresses of nsqds that need a note or another name.
+#[derive(Debug, Default)]
+pub(super) struct Noted(Mutex<Known>);
+
+#[derive(Debug, Default)]
+struct Known {
+    /// The notes that the log has. They are no failures: the figures are whole, and acts count everywhere.
+    notes: BTreeSet<String>,
+    /// The addresses that several nsqds have broadcast.
+    shared: BTreeSet<String>,
+}
+
+impl Noted {
+    /// Returns each process once, and each with an address of its own. Logs the notes that the log does not have yet. `are_all`
+    /// tells that each nsqd has answered.
+    fn told_apart(&self, nsqds: Vec<Given>, are_all: bool) -> Vec<Given> {
+        let mut known = self.0.lock();
+        if are_all {
+            let mut processes: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
+            for nsqd in &nsqds {
+                let sharing = processes.entry(nsqd.info.http_address()).or_default();
+                sharing.insert(nsqd.process());
+            }
+            let is_shared = |it: &String| processes.get(it).is_some_and(|it| it.len() > 1);
+            known.shared.retain(is_shared);
+        }
+        let (nsqds, notes) = told_apart(nsqds, &mut known.shared);
+        for note in notes {
+            if known.notes.len() < NOTES_MAX && known.notes.insert(note.clone()) {
+                log_warn!("{note}");
+            }
+        }
+        nsqds
+    }
+}
+
+/// Returns each process once, and each with an address of its own, and notes about that. Figures are kept by address, so two
+/// nsqds with one address would have rates between the counts of different processes. `shared` has the addresses that several
+/// nsqds have broadcast: an nsqd keeps its name while the others do not answer.
+fn told_apart(nsqds: Vec<Given>, shared: &mut BTreeSet<String>) -> (Vec<Given>, Vec<String>) {
+    let mut notes = Vec::new();
+    let mut processes: Vec<Given> = Vec::new();
+    let mut known = BTreeMap::new();
+    for nsqd in nsqds {
+        let place = *known.entry(nsqd.process()).or_insert(processes.len());
+        match processes.get_mut(place) {
+            None => processes.push(nsqd),
+            Some(first) => {
+                notes.push(format!(
+                    "{} and {} are one nsqd, which counts once (--nsqd-http-address)",
+                    first.address, nsqd.address
+                ));
+                first.other_addresses.push(nsqd.address);
+            }
+        }
+    }
+    // A given address may be the one that another nsqd broadcasts, so there may be more to do.
+    while has_replaced_shared_addresses(&mut processes, shared, &mut notes) {}
+    (processes, notes)
+}
+
+/// Names the nsqds that broadcast the same address by the addresses that the operator has given. Returns true if one of them
+/// has another name now.
+fn has_replaced_shared_addresses(
+    nsqds: &mut [Given],
+    shared: &mut BTreeSet<String>,
+    notes: &mut Vec<String>,
+) -> bool {
+    let mut by_address: BTreeMap<String, Vec<&mut Given>> = BTreeMap::new();
+    for nsqd in nsqds {
+        let address = nsqd.info.http_address();
+        by_address.entry(address).or_default().push(nsqd);
+    }
+    let mut has_replaced = false;
+    for (address, nsqds) in &mut by_address {
+        let is_alone = nsqds.len() == 1;
+        if is_alone && !shared.contains(address) {
+            continue;
+        }
+        let given: Vec<&str> = nsqds.iter().map(|nsqd| nsqd.address.as_str()).collect();
+        let text = format!(
+            "the nsqds {} broadcast the same address {address}, so they have the addresses of \
+             --nsqd-http-address here: give each its own --broadcast-address and port",
+            given.join(", ")
+        );
+        let mut is_new = false;
+        for nsqd in nsqds {
+            nsqd.use_given_address();
+            is_new |= nsqd.info.http_address() != *address;
+        }
+        if is_new && !is_alone {
+            notes.push(text);
+            if shared.len() < NOTES_MAX {
+                shared.insert(address.clone());
+            }
+        }
+        has_replaced |= is_new;
+    }
+    has_replaced
+}
+
+#[cfg(test)]
+mod tests;

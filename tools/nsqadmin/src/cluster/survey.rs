@@ -3,18 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
-use futures_util::stream::{self, StreamExt};
 use nsq_doctor::duration;
 use nsq_http::NodeInfo;
 
-use super::nodes::answered_now;
-use super::{Cluster, REQUESTS_MAX, Stats, Target};
+use super::stats::answered_now;
+use super::{Cluster, Refusal, Stats, Target, Warnings};
 use crate::checkup::{LookupdRound, NodeMetrics};
 use crate::figures::{Answered, NodeIdentity};
-use crate::node::{self, Node};
-use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::{Failed, Server, Upstream};
 
 /// The metrics of a node without those of topics: no topic has this name.
@@ -103,17 +98,12 @@ impl Cluster {
         warnings: &mut Warnings,
     ) -> Vec<Surveyed> {
         let targets = self.within_limit(targets, warnings);
-        let path = Stats {
-            has_clients: true,
-            ..Stats::default()
-        };
-        let path = path.path();
-        let asked = targets.into_iter().map(|target| -> BoxFuture<'static, _> {
+        let path = Stats::default().with_clients().path();
+        let asked = self.each(targets, |upstream, target| {
             let build = builds.get(&target.identity.address).cloned();
-            survey_of(self.upstream.clone(), target, path.clone(), build).boxed()
+            survey_of(upstream, target, path.clone(), build)
         });
-        let asked: Vec<_> = asked.collect();
-        stream::iter(asked).buffered(REQUESTS_MAX).collect().await
+        asked.await
     }
 
     /// Asks which nodes there are: each nsqlookupd, or in direct mode each nsqd.
@@ -132,15 +122,8 @@ impl Cluster {
             (lookupd.clone(), round.map_err(|failed| failed.why.clone()))
         });
         let lookupds = lookupds.collect();
-        let answers = answers.into_iter();
-        let answers = answers.map(|(lookupd, answer)| Ok((lookupd, answer?.producers)));
-        let gathered = answers.collect::<Gathered<_>>();
-        let answers = gathered.or_refuse(Server::Nsqlookupd, &mut warnings);
         Discovered {
-            targets: answers.map(|answers| {
-                let nodes = node::merge(&answers);
-                self.targets_of(nodes.iter().map(Node::identity), &mut warnings)
-            }),
+            targets: self.targets_in(answers, &mut warnings),
             warnings,
             lookupds,
         }
@@ -175,24 +158,20 @@ async fn survey_of(
 ) -> Surveyed {
     let url = format!("{}{path}", target.url);
     let stats = upstream.get::<nsq_http::Stats>(Server::Nsqd, &url).await;
-    let stats = stats.map(|stats| {
-        let answered = answered_now(&stats);
-        (stats, answered)
-    });
+    let answered = stats.as_ref().map(answered_now).unwrap_or_default();
+    let stats = stats.map(|stats| (stats, answered));
     let stats = stats.map_err(|failed| target.with_advice(failed));
     // Only ringq's nsqd has shards and these metrics.
     let may_have = stats.as_ref().is_ok_and(|(stats, _)| {
         stats.topics.is_empty() || stats.topics.iter().any(|topic| topic.shard.is_some())
     });
-    let metrics = if may_have {
-        metrics_of(&upstream, &target.url).await
-    } else {
-        None
-    };
-    let build = match &stats {
-        Ok((stats, _)) => build_of(&upstream, &target.url, stats.start_time, known).await,
-        Err(_) => None,
-    };
+    let (mut metrics, mut build) = (None, None);
+    if may_have {
+        metrics = metrics_of(&upstream, &target.url).await;
+    }
+    if let Ok((_, answered)) = &stats {
+        build = build_of(&upstream, &target.url, answered.start_time, known).await;
+    }
     Surveyed {
         node: target.identity,
         stats,

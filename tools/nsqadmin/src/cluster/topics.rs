@@ -2,23 +2,20 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use futures_util::FutureExt;
 use nsq_http::{Lookup, query};
 
-use super::nodes::identity_of;
-use super::{Asked, Cluster, Stats, Target, gather};
+use super::nodes::topics_of;
+use super::{Cluster, Gathered, Refusal, Stats, Target, Warnings};
 use crate::figures::NodeIdentity;
-use crate::node::Node;
-use crate::outcome::{Gathered, Refusal, Warnings};
 use crate::upstream::{Failed, Server};
 
 /// The place of a topic in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Place {
+pub(super) struct Place {
     /// The nsqds that have the topic. In direct mode, all nsqds.
-    pub targets: Vec<Target>,
+    pub(super) targets: Vec<Target>,
     /// The channels that the nsqlookupds know.
-    pub channels: BTreeSet<String>,
+    pub(super) channels: BTreeSet<String>,
 }
 
 impl Cluster {
@@ -28,7 +25,9 @@ impl Cluster {
     /// No server answered.
     pub async fn topics(&self, warnings: &mut Warnings) -> Result<BTreeSet<String>, Refusal> {
         if !self.is_lookup_mode() {
-            let targets = self.targets_given();
+            let targets = self.nsqds.iter();
+            let targets = targets.map(|address| Target::given(NodeIdentity::at(address), address));
+            let targets: Vec<Target> = targets.collect();
             if targets.is_empty() {
                 return Err(Refusal::upstream("failed to query any nsqd: "));
             }
@@ -36,21 +35,14 @@ impl Cluster {
             let topics = stats.into_iter().flat_map(|stats| stats.topics);
             return Ok(topics.map(|topic| topic.topic_name).collect());
         }
-        let answers = self.ask_lookupds("/topics").await.into_iter();
-        let answers: Gathered<Lookup> = answers.map(|(_, answer)| answer).collect();
+        let answers = self.gather_lookups("/topics").await;
         let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?.into_iter();
         Ok(answers.flat_map(|answer| answer.topics).collect())
     }
 
-    /// Returns the nsqds of direct mode as targets, without their identities.
-    fn targets_given(&self) -> Vec<Target> {
-        let targets = self.nsqds.iter().map(|address| Target {
-            identity: NodeIdentity::at(address),
-            url: format!("http://{address}"),
-            is_given: true,
-            other_addresses: Vec::new(),
-        });
-        targets.collect()
+    async fn gather_lookups(&self, path: &str) -> Gathered<Lookup> {
+        let answers = self.ask_lookupds(path).await.into_iter();
+        answers.map(|(_, answer)| answer).collect()
     }
 
     /// Returns the topics that no nsqd has, each with the channels that the nsqlookupds know. In
@@ -66,48 +58,36 @@ impl Cluster {
             return Ok(BTreeMap::new());
         }
         let lookupds = self.lookupds();
-        let requests = lookupds.iter().map(|lookupd| -> Asked<_> {
-            let upstream = self.upstream.clone();
-            let topics = format!("http://{lookupd}/topics");
-            let nodes = format!("http://{lookupd}/nodes");
+        let answers = self.gather(&lookupds, |upstream, lookupd| {
+            let [topics, nodes] = ["topics", "nodes"].map(|it| format!("http://{lookupd}/{it}"));
             async move {
                 let topics: Lookup = upstream.get(Server::Nsqlookupd, &topics).await?;
                 let nodes: Lookup = upstream.get(Server::Nsqlookupd, &nodes).await?;
                 Ok((topics.topics, nodes.producers))
             }
-            .boxed()
         });
-        let answers = gather(requests.collect()).await;
-        let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
-        let mut topics = BTreeSet::new();
-        let mut active = BTreeSet::new();
-        for (known, producers) in answers {
-            topics.extend(known);
-            let nodes = producers.iter().map(Node::of_producer);
-            let flags = nodes.flat_map(|node| node.topics);
-            let there = flags.filter(|(_, is_tombstoned)| !is_tombstoned);
-            active.extend(there.map(|(topic, _)| topic));
+        let answers = answers.await.or_refuse(Server::Nsqlookupd, warnings)?;
+        let mut inactive: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
+        for topic in answers.iter().flat_map(|(topics, _)| topics) {
+            inactive.entry(topic.clone()).or_default();
         }
-        topics.retain(|topic| !active.contains(topic));
-        let mut requests: Vec<Asked<_>> = Vec::new();
-        for topic in &topics {
-            for lookupd in &lookupds {
-                let (upstream, topic) = (self.upstream.clone(), topic.clone());
-                let url = format!("http://{lookupd}/channels{}", query(&[("topic", &topic)]));
-                let asked = async move {
-                    let answer: Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
-                    Ok((topic, answer.channels))
-                };
-                requests.push(asked.boxed());
+        let flags = answers.iter().flat_map(|(_, nodes)| nodes);
+        for (topic, is_tombstoned) in flags.flat_map(topics_of) {
+            if !is_tombstoned {
+                inactive.remove(topic);
             }
         }
+        let topics = inactive.keys().cloned();
+        let asked = topics.flat_map(|topic| lookupds.iter().map(move |it| (topic.clone(), it)));
+        let answers = self.gather(asked, |upstream, (topic, lookupd)| {
+            let url = format!("http://{lookupd}/channels{}", query(&[("topic", &topic)]));
+            async move {
+                let answer: Lookup = upstream.get(Server::Nsqlookupd, &url).await?;
+                Ok((topic, answer.channels))
+            }
+        });
         // An nsqlookupd that does not answer has a warning already.
-        let answers = gather(requests).await.data;
-        let mut inactive: BTreeMap<String, BTreeSet<String>> = topics
-            .iter()
-            .map(|topic| (topic.clone(), BTreeSet::new()))
-            .collect();
-        for (topic, channels) in answers {
+        for (topic, channels) in answers.await.data {
             inactive.entry(topic).or_default().extend(channels);
         }
         Ok(inactive)
@@ -117,7 +97,11 @@ impl Cluster {
     ///
     /// # Errors
     /// No nsqlookupd knows the topic (404), or no server answered.
-    pub async fn place(&self, topic: &str, warnings: &mut Warnings) -> Result<Place, Refusal> {
+    pub(super) async fn place(
+        &self,
+        topic: &str,
+        warnings: &mut Warnings,
+    ) -> Result<Place, Refusal> {
         if !self.is_lookup_mode() {
             return Ok(Place {
                 targets: self.targets(warnings).await?,
@@ -125,8 +109,7 @@ impl Cluster {
             });
         }
         let path = format!("/lookup{}", query(&[("topic", topic)]));
-        let answers = self.ask_lookupds(&path).await.into_iter();
-        let answers: Gathered<Lookup> = answers.map(|(_, answer)| answer).collect();
+        let answers = self.gather_lookups(&path).await;
         let is_unknown = |failed: &Failed| {
             let refused = failed.refused.as_ref();
             refused.is_some_and(|refused| refused.code == "TOPIC_NOT_FOUND")
@@ -138,7 +121,7 @@ impl Cluster {
         }
         let answers = answers.or_refuse(Server::Nsqlookupd, warnings)?;
         let producers = answers.iter().flat_map(|answer| &answer.producers);
-        let targets = self.targets_of(producers.map(identity_of), warnings);
+        let targets = self.targets_of(producers.map(NodeIdentity::of), warnings);
         let channels = answers.into_iter().flat_map(|answer| answer.channels);
         Ok(Place {
             targets,
@@ -171,18 +154,12 @@ impl Cluster {
         if self.is_lookup_mode() {
             return Ok(place);
         }
-        let wanted = Stats {
-            topic,
-            ..Stats::default()
-        };
+        let wanted = Stats::of(topic, "");
         let stats = self.stats(place.targets.clone(), wanted, warnings).await?;
-        let has_topic = |target: &Target| {
-            stats.iter().any(|stats| {
-                stats.node == target.identity
-                    && stats.topics.iter().any(|given| given.topic_name == topic)
-            })
-        };
-        place.targets.retain(has_topic);
+        place.targets.retain(|target| {
+            let mut own = stats.iter().filter(|stats| stats.node == target.identity);
+            own.any(|stats| stats.topics_named(topic).next().is_some())
+        });
         if place.targets.is_empty() && warnings.is_empty() {
             Err(Refusal::not_found("TOPIC_NOT_FOUND"))
         } else {

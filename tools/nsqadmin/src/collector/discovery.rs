@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
-use crate::answer_time::AnswerTime;
 use crate::cluster::{Cluster, Discovered};
+use crate::upstream::AnswerTime;
 
 /// The longest wait for the answers of one question, while other nodes are known. nsqlookupds usually answer in milliseconds.
 const WAIT_MAX: Duration = Duration::from_secs(1);

@@ -181,31 +181,24 @@ fn resolve(path: &Path) -> io::Result<PathBuf> {
 
 /// Checks that the path is that of a file, or that one can be made there.
 fn check_kind(path: &Path) -> Result<(), String> {
-    let found = match std::fs::metadata(path) {
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_file() => Ok(()),
+        Ok(_) => Err("this is no regular file".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            return match missing_directory(path) {
-                None => Ok(()),
-                Some(missing) => Err(format!(
-                    "the directory {} is missing: make it, or choose another path",
-                    missing.display()
-                )),
-            };
+            let parent = path.parent();
+            let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+            // Without its directory, the file could never be written.
+            parent
+                .filter(|parent| !parent.is_dir())
+                .map_or(Ok(()), |missing| {
+                    let missing = missing.display();
+                    Err(format!(
+                        "the directory {missing} is missing: make it, or choose another path"
+                    ))
+                })
         }
-        found => found.map_err(|error| system_text(&error))?,
-    };
-    if found.is_file() {
-        Ok(())
-    } else {
-        Err("this is no regular file".to_owned())
+        Err(error) => Err(system_text(&error)),
     }
-}
-
-/// Returns the directory of a file if there is no such directory: the file could never be written.
-fn missing_directory(path: &Path) -> Option<&Path> {
-    let parent = path
-        .parent()
-        .filter(|parent| !parent.as_os_str().is_empty());
-    parent.filter(|parent| !parent.is_dir())
 }
 
 /// Returns the history of these bytes. If they are damaged, the file is moved aside, and the history is empty.
@@ -218,18 +211,12 @@ fn parse(path: &Path, bytes: &[u8], bytes_max: usize) -> Result<History, String>
         }
         Err(why) => why,
     };
-    match move_aside(path) {
-        Ok(aside) => log_error!(
-            "history: {shown} cannot be read and is moved to {}: {why}",
-            aside.display()
-        ),
-        Err(error) => {
-            let refused = system_text(&error);
-            return Err(format!(
-                "--history-file ({shown}) is damaged ({why}) and cannot be renamed - {refused}"
-            ));
-        }
-    }
+    let aside = move_aside(path).map_err(|error| {
+        let refused = system_text(&error);
+        format!("--history-file ({shown}) is damaged ({why}) and cannot be renamed - {refused}")
+    })?;
+    let aside = aside.display();
+    log_error!("history: {shown} cannot be read and is moved to {aside}: {why}");
     Ok(History::new(bytes_max))
 }
 

@@ -16,10 +16,9 @@ use upgrade::{
 };
 use url::Url;
 
-use crate::cidr;
-use crate::url_map::UrlMap;
+use crate::access::parse_range;
 
-use super::{ClientFlags, Config};
+use super::{ClientFlags, Config, UrlMap};
 
 /// The values that the checks of a [`Config`] lead to.
 #[derive(Clone, Debug)]
@@ -83,18 +82,14 @@ impl Config {
 
     /// Refuses a file for a past that has no room: the first save would replace the past that the file has.
     fn check_history_has_room(&self) -> Result<(), String> {
-        match self.collection() {
-            Some(collection)
-                if collection.history_bytes_max == 0 && !collection.file.is_empty() =>
-            {
-                Err(format!(
-                    "--history-max-bytes=0 keeps no past, and --history-file ({}) would be saved without one: leave one of the \
-                     two out",
-                    collection.file
-                ))
-            }
-            _ => Ok(()),
+        let file = &self.live.file;
+        if self.collection().is_none() || self.live.history_bytes_max > 0 || file.is_empty() {
+            return Ok(());
         }
+        Err(format!(
+            "--history-max-bytes=0 keeps no past, and --history-file ({file}) would be saved without one: leave one of the two \
+             out"
+        ))
     }
 
     fn check_addresses_are_given(&self) -> Result<(), String> {
@@ -334,5 +329,5 @@ fn check_origin(origin: &str) -> Result<(), String> {
 }
 
 fn range(flag: &str, text: &str) -> Result<IpNet, String> {
-    cidr::parse(text).map_err(|why| format!("failed to parse --{flag} ({text}) - {why}"))
+    parse_range(text).map_err(|why| format!("failed to parse --{flag} ({text}) - {why}"))
 }

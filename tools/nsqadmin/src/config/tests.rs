@@ -110,45 +110,43 @@ fn the_checks_say_what_is_wrong() {
             "failed to read TLS root CA file /nonexist - open /nonexist: no such file or directory",
         ),
         (&not_pem, "failed to AppendCertsFromPEM "),
-        (
-            "--allow-config-from-cidr=1.2.3.4",
-            "failed to parse --allow-config-from-cidr (1.2.3.4) - invalid CIDR address: 1.2.3.4",
-        ),
-        (
-            "--trusted-proxy-cidr=x",
-            "failed to parse --trusted-proxy-cidr (x) - invalid CIDR address: x",
-        ),
-        (
-            "--allowed-origin=https://a/",
-            "failed to parse --allowed-origin (https://a/) - an origin is ",
-        ),
-        (
-            "--allowed-host=https://a",
-            "failed to parse --allowed-host (https://a) - a host is a name ",
-        ),
-        (
-            "--nsqd-url-map=x",
-            "failed to parse --nsqd-url-map (x) - there is no =",
-        ),
         ("--max-nodes=0", "--max-nodes must be [1,100000]"),
-        (
-            "--admin-user=",
-            "failed to parse --admin-user () - an empty name is no user. Is a variable not set, ",
-        ),
-        (
-            "--admin-user= carol",
-            "failed to parse --admin-user ( carol) - a name with a space before or behind it is no user: ",
-        ),
-        (
-            "--notification-http-endpoint=foo",
-            "failed to parse --notification-http-endpoint (foo) - relative URL without a base; the URL must begin with ",
-        ),
-        (
-            "--notification-http-endpoint=ftp://h/",
-            "failed to parse --notification-http-endpoint (ftp://h/) - the URL must begin with http:// or https://",
-        ),
     ] {
         check(&[lookupd, flag], why);
+    }
+    for (flag, value, why) in [
+        (
+            "allow-config-from-cidr",
+            "1.2.3.4",
+            "invalid CIDR address: 1.2.3.4",
+        ),
+        ("trusted-proxy-cidr", "x", "invalid CIDR address: x"),
+        ("allowed-origin", "https://a/", "an origin is "),
+        ("allowed-host", "https://a", "a host is a name "),
+        ("nsqd-url-map", "x", "there is no ="),
+        (
+            "admin-user",
+            "",
+            "an empty name is no user. Is a variable not set, ",
+        ),
+        (
+            "admin-user",
+            " carol",
+            "a name with a space before or behind it is no user: ",
+        ),
+        (
+            "notification-http-endpoint",
+            "foo",
+            "relative URL without a base; the URL must begin with ",
+        ),
+        (
+            "notification-http-endpoint",
+            "ftp://h/",
+            "the URL must begin with http:// or https://",
+        ),
+    ] {
+        let why = format!("failed to parse --{flag} ({value}) - {why}");
+        check(&[lookupd, &format!("--{flag}={value}")], &why);
     }
     let (file, off) = ("--history-file=/h", "--history-max-bytes=0");
     check(
@@ -170,16 +168,12 @@ fn the_checks_say_what_is_wrong() {
         ],
         "failed to LoadX509KeyPair b, a - open b: no such file or directory",
     );
+    let one = "write one <host>:<port> in each flag, without a scheme and a path";
+    let (url, list) = ("http://127.0.0.1:1", "a:1,b:2");
     for (address, why) in [
         ("foo", "address foo: missing port in address"),
-        (
-            "http://127.0.0.1:1",
-            "address http://127.0.0.1:1: write one <host>:<port> in each flag, without a scheme and a path",
-        ),
-        (
-            "a:1,b:2",
-            "address a:1,b:2: write one <host>:<port> in each flag, without a scheme and a path",
-        ),
+        (url, &format!("address {url}: {one}")),
+        (list, &format!("address {list}: {one}")),
         ("h:x", "lookup tcp/x: unknown port"),
     ] {
         let flag = format!("--lookupd-http-address={address}");

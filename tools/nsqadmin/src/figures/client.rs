@@ -11,12 +11,8 @@ const NANOS: i64 = 1_000_000_000;
 /// A client of a channel, with the nsqd that it is connected to.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ClientFigures {
-    /// `host:port` of the nsqd.
-    pub node: String,
-    /// The region of the nsqd.
-    pub node_region: String,
-    /// The zone of the nsqd.
-    pub node_zone: String,
+    /// The nsqd.
+    pub node: NodeIdentity,
     /// The time since the connection began, in whole seconds.
     pub connected_seconds: i64,
     /// The nsqd's figures.
@@ -31,9 +27,7 @@ impl ClientFigures {
         unix_seconds: i64,
     ) -> ClientFigures {
         ClientFigures {
-            node: node.address.clone(),
-            node_region: node.region.clone(),
-            node_zone: node.zone.clone(),
+            node: node.clone(),
             connected_seconds: unix_seconds.saturating_sub(given.connect_ts),
             given: given.clone(),
         }
@@ -41,24 +35,25 @@ impl ClientFigures {
 
     /// Sorts clients by hostname, node and address. If their node has a region or zone, they are sorted by node first,
     /// and then by nearness to it.
-    pub fn sort(clients: &mut [ClientFigures]) {
+    pub fn sorted(mut clients: Vec<ClientFigures>) -> Vec<ClientFigures> {
         clients.sort_by(|a, b| a.sort_key().cmp(&b.sort_key()));
+        clients
     }
 
     fn sort_key(&self) -> (&str, bool, bool, [&str; 5]) {
-        let given = &self.given;
-        let has_topology = !(self.node_region.is_empty() && self.node_zone.is_empty());
-        let is_in_region = given.topology_region == self.node_region;
-        let is_in_zone = is_in_region && given.topology_zone == self.node_zone;
+        let (given, node) = (&self.given, &self.node);
+        let has_topology = !(node.region.is_empty() && node.zone.is_empty());
+        let is_in_region = given.topology_region == node.region;
+        let is_in_zone = is_in_region && given.topology_zone == node.zone;
         (
-            if has_topology { &self.node } else { "" },
+            if has_topology { &node.address } else { "" },
             !is_in_zone,
             !is_in_region,
             [
                 &given.topology_region,
                 &given.topology_zone,
                 &given.hostname,
-                &self.node,
+                &node.address,
                 &given.remote_address,
             ],
         )
@@ -68,12 +63,12 @@ impl ClientFigures {
 impl Serialize for ClientFigures {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let given = &self.given;
-        let node_region = known(&self.node_region);
-        let node_zone = known(&self.node_zone);
+        let node_region = known(&self.node.region);
+        let node_zone = known(&self.node.zone);
         let region = known(&given.topology_region);
         let zone = known(&given.topology_zone);
         let client = json_object! {
-            node: &self.node,
+            node: &self.node.address,
             remote_address: &given.remote_address,
             version: &given.version,
             client_id: &given.client_id,

@@ -70,7 +70,7 @@ impl LatencyFigures {
 
     /// Adds the latency of another nsqd to a total.
     pub fn add(&mut self, other: &LatencyFigures) {
-        super::add(&mut self.count, other.count);
+        self.count = self.count.saturating_add(other.count);
         let Some(others) = &other.percentiles else {
             return;
         };
@@ -104,7 +104,7 @@ impl PercentileFigures {
                 _ => self.min.min(other.min),
             };
         }
-        super::add(&mut self.count, other.count);
+        self.count = self.count.saturating_add(other.count);
         if self.count == 0 {
             self.average = 0.0;
             return;

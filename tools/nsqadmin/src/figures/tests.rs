@@ -52,7 +52,7 @@ fn a_total_keeps_the_parts_of_each_node() {
         (total.depth, total.memory_depth, total.backend_depth),
         (123, 120, 3)
     );
-    assert_eq!((total.message_count, total.is_paused), (18, true));
+    assert_eq!((total.message_count, total.operated.is_paused), (18, true));
     assert_eq!(total.oldest_unfinished_ms, Some(100));
     let nodes = total.nodes.as_ref().unwrap();
     let shown: Vec<_> = nodes
@@ -77,7 +77,7 @@ fn a_total_keeps_the_parts_of_each_node() {
         channel.requeue_count,
         channel.timeout_count,
         channel.client_count,
-        channel.delivery_msg_count,
+        channel.deliveries.all,
     );
     assert_eq!(counts, (6, 9, 12, 15, 21, 81));
     assert_eq!(channel.nodes.as_ref().map(Vec::len), Some(3));
@@ -159,7 +159,7 @@ fn clients_come_in_the_order_of_their_distance() {
     let clients = total.clients.as_ref().unwrap();
     let order: Vec<String> = clients
         .iter()
-        .map(|client| format!("{}/{}", client.node, client.given.remote_address))
+        .map(|client| format!("{}/{}", client.node.address, client.given.remote_address))
         .collect();
     assert_eq!(
         order,

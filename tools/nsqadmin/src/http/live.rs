@@ -16,10 +16,10 @@ use wire::go_json::to_string;
 use wire::json_object;
 
 use super::{App, Reply, Request};
+use crate::cluster::Refusal;
 use crate::collector::Collector;
 use crate::history::{Key, TIERS};
 use crate::live::Snapshot;
-use crate::outcome::Refusal;
 
 /// Most streams of events at the same time.
 pub(super) const STREAMS_MAX: usize = 256;

@@ -12,97 +12,78 @@ use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use super::live::STREAMS_MAX;
 use super::{App, Reply, Request};
 use crate::collector::Collector;
-use crate::tally::{Collections, Tally, UpstreamCounts};
+use crate::tally::{Collections, Tally, UpstreamCounts, UpstreamName};
 
-/// A metric and how it is read.
-struct Row<T> {
+/// The samples of a metric, each with the values of its labels.
+type Samples = Vec<(Vec<String>, Number)>;
+
+/// A metric, the names of its labels, and how its samples are read.
+struct Row {
     family: Family,
-    read: fn(&T) -> Number,
+    labels: &'static str,
+    read: fn(&Seen) -> Samples,
 }
 
-const fn row<T>(
-    name: &'static str,
-    kind: Kind,
+const fn row(
+    (name, kind): (&'static str, Kind),
+    labels: &'static str,
     help: &'static str,
-    read: fn(&T) -> Number,
-) -> Row<T> {
+    read: fn(&Seen) -> Samples,
+) -> Row {
     let family = Family::new(name, kind, help);
-    Row { family, read }
+    Row {
+        family,
+        labels,
+        read,
+    }
 }
 
-const fn gauge(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Gauge, help)
-}
-
-const fn counter(name: &'static str, help: &'static str) -> Family {
-    Family::new(name, Kind::Counter, help)
-}
-
-const BUILD: Family = gauge(
-    "nsqadmin_build_info",
+const BUILD: Row = row(
+    ("nsqadmin_build_info", Kind::Gauge),
+    "version, ringq_version",
     "1; the labels have the versions of NSQ and of ringq.",
-);
-const REQUESTS: Family = counter(
-    "nsqadmin_http_requests_total",
-    "Requests of clients, by method and status.",
-);
-const FAILURES: Family = counter(
-    "nsqadmin_upstream_failures_total",
-    "Requests to the server that failed: unreachable, no_answer, refused, not_understood. An unknown topic or channel is no failure.",
-);
-const COLLECTIONS: Family = counter(
-    "nsqadmin_collections_total",
-    "Collections of the figures of all nsqds: ok, partly without some servers, failed without any.",
-);
-const ACTS: Family = counter(
-    "nsqadmin_acts_total",
-    "Acts of admins by their result: done, partly, failed, refused.",
-);
-const AUDIT_FAILURES: Family = counter(
-    "nsqadmin_audit_failures_total",
-    "Lines that could not be written to --audit-log-file.",
-);
-const NOTIFICATIONS: Family = counter(
-    "nsqadmin_notifications_total",
-    "Notifications of acts: sent, failed, and dropped because too many waited.",
-);
-const STREAMS: Family = gauge(
-    "nsqadmin_event_streams",
-    "Open streams of events (/api/live/events).",
-);
-const STREAMS_LIMIT: Family = gauge(
-    "nsqadmin_event_streams_max",
-    "The most streams of events that may be open.",
+    |_| vec![(labels([NSQ_VERSION, RINGQ_VERSION]), 1.into())],
 );
 
+/// All metrics but [`BUILD`] and those of the process.
 #[rustfmt::skip]
-const UPSTREAM: &[Row<UpstreamCounts>] = &[
-    row("nsqadmin_upstream_up", Kind::Gauge, "1 if the last request to the server got an answer, otherwise 0. Also 0 for an nsqd that is gone: the nsqlookupds know it no more.", |it| it.is_up.into()),
-    row("nsqadmin_upstream_requests_total", Kind::Counter, "Requests to the server.", |it| it.requests.into()),
-    row("nsqadmin_upstream_request_seconds_total", Kind::Counter, "Time of these requests.", |it| it.time.as_secs_f64().into()),
+const ROWS: &[Row] = &[
+    row(("nsqadmin_http_requests_total", Kind::Counter), "method, code", "Requests of clients, by method and status.", Seen::requests),
+    row(("nsqadmin_upstream_up", Kind::Gauge), "server, address", "1 if the last request to the server got an answer, otherwise 0. Also 0 for an nsqd that is gone: the nsqlookupds know it no more.", |it| it.upstreams(|it| it.is_up.into())),
+    row(("nsqadmin_upstream_requests_total", Kind::Counter), "server, address", "Requests to the server.", |it| it.upstreams(|it| it.requests.into())),
+    row(("nsqadmin_upstream_request_seconds_total", Kind::Counter), "server, address", "Time of these requests.", |it| it.upstreams(|it| it.time.as_secs_f64().into())),
+    row(("nsqadmin_upstream_failures_total", Kind::Counter), "server, address, reason", "Requests to the server that failed: unreachable, no_answer, refused, not_understood. An unknown topic or channel is no failure.", Seen::failures),
+    row(("nsqadmin_collections_total", Kind::Counter), "result", "Collections of the figures of all nsqds: ok, partly without some servers, failed without any.", Seen::collections),
+    row(("nsqadmin_collection_seconds_total", Kind::Counter), "", "Time of all collections.", |it| it.live(|it| it.collections.time.as_secs_f64().into())),
+    row(("nsqadmin_last_collection_seconds", Kind::Gauge), "", "Time of the last collection.", |it| it.live(|it| it.collections.last_time.as_secs_f64().into())),
+    row(("nsqadmin_history_left_out_series", Kind::Gauge), "", "Series for which the history has no room (--history-max-bytes).", |it| it.live(|it| it.collections.left_out_series.into())),
+    row(("nsqadmin_last_figures_time_seconds", Kind::Gauge), "", "Unix time of the present live figures; 0 before the first ones.", |it| it.live(|it| it.time_seconds.into())),
+    row(("nsqadmin_topics", Kind::Gauge), "", "Topics in the live figures.", |it| it.live(|it| it.topics.into())),
+    row(("nsqadmin_channels", Kind::Gauge), "", "Channels in the live figures.", |it| it.live(|it| it.channels.into())),
+    row(("nsqadmin_nodes", Kind::Gauge), "", "nsqds in the live figures.", |it| it.live(|it| it.nodes.into())),
+    row(("nsqadmin_history_series", Kind::Gauge), "", "Topics, channels and nodes whose past is in memory.", |it| it.live(|it| it.series.into())),
+    row(("nsqadmin_history_bytes", Kind::Gauge), "", "Bytes of memory of this past.", |it| it.live(|it| it.history_bytes.into())),
+    row(("nsqadmin_history_bytes_max", Kind::Gauge), "", "The most of them (--history-max-bytes).", |it| it.live(|it| it.history_bytes_max.into())),
+    row(("nsqadmin_history_room_seconds", Kind::Gauge), "", "Time for which the past has had room: seven days, or less after points were dropped.", |it| it.live(|it| it.room_seconds.into())),
+    row(("nsqadmin_event_streams", Kind::Gauge), "", "Open streams of events (/api/live/events).", |it| it.live(|it| it.streams.into())),
+    row(("nsqadmin_event_streams_max", Kind::Gauge), "", "The most streams of events that may be open.", |it| it.live(|_| (STREAMS_MAX as u64).into())),
+    row(("nsqadmin_acts_total", Kind::Counter), "action, result", "Acts of admins by their result: done, partly, failed, refused.", Seen::acts),
+    row(("nsqadmin_audit_failures_total", Kind::Counter), "", "Lines that could not be written to --audit-log-file.", |it| vec![(Vec::new(), it.tally.audit_failures().into())]),
+    row(("nsqadmin_notifications_total", Kind::Counter), "result", "Notifications of acts: sent, failed, and dropped because too many waited.", |it| by_result(it.tally.notifications())),
 ];
 
-#[rustfmt::skip]
-const COLLECTION: &[Row<Collections>] = &[
-    row("nsqadmin_collection_seconds_total", Kind::Counter, "Time of all collections.", |it| it.time.as_secs_f64().into()),
-    row("nsqadmin_last_collection_seconds", Kind::Gauge, "Time of the last collection.", |it| it.last_time.as_secs_f64().into()),
-    row("nsqadmin_history_left_out_series", Kind::Gauge, "Series for which the history has no room (--history-max-bytes).", |it| it.left_out_series.into()),
-];
-
-#[rustfmt::skip]
-const LIVE: &[Row<Live>] = &[
-    row("nsqadmin_last_figures_time_seconds", Kind::Gauge, "Unix time of the present live figures; 0 before the first ones.", |it| it.time_seconds.into()),
-    row("nsqadmin_topics", Kind::Gauge, "Topics in the live figures.", |it| it.topics.into()),
-    row("nsqadmin_channels", Kind::Gauge, "Channels in the live figures.", |it| it.channels.into()),
-    row("nsqadmin_nodes", Kind::Gauge, "nsqds in the live figures.", |it| it.nodes.into()),
-    row("nsqadmin_history_series", Kind::Gauge, "Topics, channels and nodes whose past is in memory.", |it| it.series.into()),
-    row("nsqadmin_history_bytes", Kind::Gauge, "Bytes of memory of this past.", |it| it.history_bytes.into()),
-    row("nsqadmin_history_bytes_max", Kind::Gauge, "The most of them (--history-max-bytes).", |it| it.history_bytes_max.into()),
-    row("nsqadmin_history_room_seconds", Kind::Gauge, "Time for which the past has had room: seven days, or less after points were dropped.", |it| it.room_seconds.into()),
-];
+/// The figures at one moment.
+struct Seen {
+    tally: Tally,
+    /// The servers that were asked.
+    upstreams: Vec<(UpstreamName, UpstreamCounts)>,
+    /// `None` without live figures.
+    live: Option<Live>,
+}
 
 /// The figures of the collector.
 struct Live {
+    collections: Collections,
     time_seconds: f64,
     topics: u64,
     channels: u64,
@@ -111,15 +92,18 @@ struct Live {
     history_bytes: u64,
     history_bytes_max: u64,
     room_seconds: u64,
+    streams: u64,
 }
 
 impl Live {
-    fn of(collector: &Collector) -> Live {
+    fn of(app: &App, collector: &Collector) -> Live {
         let snapshot = collector.snapshots.borrow().clone();
         let channels = snapshot.topics.values().map(|topic| topic.channels.len());
         let channels = channels.sum::<usize>() as u64;
         let history = collector.history();
+        let open = STREAMS_MAX.saturating_sub(app.streams.available_permits());
         Live {
+            collections: app.tally.collections(),
             #[allow(clippy::cast_precision_loss)] // Milliseconds since 1970 are below 2^53.
             time_seconds: snapshot.now.unix_millis as f64 / 1000.0,
             topics: snapshot.topics.len() as u64,
@@ -129,7 +113,72 @@ impl Live {
             history_bytes: history.bytes() as u64,
             history_bytes_max: history.bytes_max as u64,
             room_seconds: history.room_seconds(Timestamp::now().as_second()).unsigned_abs(),
+            streams: open as u64,
         }
+    }
+}
+
+impl Seen {
+    fn of(app: &App) -> Seen {
+        Seen {
+            tally: app.tally.clone(),
+            upstreams: app.tally.upstreams(Instant::now()),
+            live: app.collector.as_ref().map(|it| Live::of(app, it)),
+        }
+    }
+
+    fn requests(&self) -> Samples {
+        let requests = self.tally.requests().into_iter();
+        let samples = requests
+            .map(|((method, status), count)| (labels([method, &status.to_string()]), count.into()));
+        samples.collect()
+    }
+
+    fn upstreams(&self, read: fn(&UpstreamCounts) -> Number) -> Samples {
+        let upstreams = self.upstreams.iter();
+        upstreams
+            .map(|(name, counts)| (labels([name.server, &name.address]), read(counts)))
+            .collect()
+    }
+
+    fn failures(&self) -> Samples {
+        let upstreams = self.upstreams.iter();
+        let samples = upstreams.flat_map(|(name, counts)| {
+            let failures = counts.failures.iter();
+            failures.map(|(reason, count)| {
+                let labels = labels([name.server, &name.address, reason]);
+                (labels, (*count).into())
+            })
+        });
+        samples.collect()
+    }
+
+    fn live(&self, read: fn(&Live) -> Number) -> Samples {
+        let live = self.live.iter();
+        live.map(|live| (Vec::new(), read(live))).collect()
+    }
+
+    fn collections(&self) -> Samples {
+        let live = self.live.iter();
+        let counts = live.flat_map(
+            |Live {
+                 collections: of, ..
+             }| {
+                [
+                    ("ok", of.complete),
+                    ("partly", of.partial),
+                    ("failed", of.failed),
+                ]
+            },
+        );
+        by_result(counts)
+    }
+
+    fn acts(&self) -> Samples {
+        let acts = self.tally.acts().into_iter();
+        let samples =
+            acts.map(|((action, result), count)| (labels([&action, result]), count.into()));
+        samples.collect()
     }
 }
 
@@ -138,90 +187,57 @@ impl App {
     pub(super) fn metrics(&self, request: &Request) -> Reply {
         let format = Format::of_accept(request.header(ACCEPT.as_str()).as_bytes());
         let mut out = Exposition::new(format);
-        out.begin(BUILD);
-        let versions = [("version", NSQ_VERSION), ("ringq_version", RINGQ_VERSION)];
-        out.sample(&labels(&versions), 1);
+        let seen = Seen::of(self);
+        append(&mut out, &BUILD, &seen);
         append_process(&mut out, self.started);
-        out.begin(REQUESTS);
-        for ((method, status), count) in self.tally.requests() {
-            let code = status.to_string();
-            out.sample(&labels(&[("method", method), ("code", &code)]), count);
+        for row in ROWS {
+            append(&mut out, row, &seen);
         }
-        append_upstreams(&mut out, &self.tally);
-        if let Some(collector) = &self.collector {
-            append_collections(&mut out, &self.tally);
-            append(&mut out, LIVE, &[(String::new(), Live::of(collector))]);
-            let open = STREAMS_MAX.saturating_sub(self.streams.available_permits());
-            out.single(STREAMS, open as u64);
-            out.single(STREAMS_LIMIT, STREAMS_MAX as u64);
-        }
-        append_acts(&mut out, &self.tally);
         Reply::new(StatusCode::OK, format.content_type(), out.end().concat())
     }
 }
 
-fn append_upstreams(out: &mut Exposition, tally: &Tally) {
-    let upstreams = tally.upstreams(Instant::now());
-    let upstreams: Vec<(String, UpstreamCounts)> = upstreams
-        .into_iter()
-        .map(|(name, counts)| {
-            let labels = labels(&[("server", name.server), ("address", &name.address)]);
-            (labels, counts)
-        })
-        .collect();
-    append(out, UPSTREAM, &upstreams);
-    out.begin(FAILURES);
-    for (labels, counts) in &upstreams {
-        for (reason, count) in &counts.failures {
-            let mut labels = labels.clone();
-            push_label(&mut labels, "reason", reason);
-            out.sample(&labels, *count);
+fn append(out: &mut Exposition, row: &Row, seen: &Seen) {
+    out.begin(row.family);
+    for (values, number) in (row.read)(seen) {
+        let mut labels = String::new();
+        for (name, value) in row.labels.split(", ").zip(&values) {
+            push_label(&mut labels, name, value);
         }
+        out.sample(&labels, number);
     }
 }
 
-fn append_collections(out: &mut Exposition, tally: &Tally) {
-    let collections = tally.collections();
-    out.begin(COLLECTIONS);
-    for (result, count) in [
-        ("ok", collections.complete),
-        ("partly", collections.partial),
-        ("failed", collections.failed),
-    ] {
-        out.sample(&labels(&[("result", result)]), count);
-    }
-    append(out, COLLECTION, &[(String::new(), collections)]);
+fn by_result(counts: impl Iterator<Item = (&'static str, u64)>) -> Samples {
+    counts
+        .map(|(result, count)| (labels([result]), count.into()))
+        .collect()
 }
 
-fn append_acts(out: &mut Exposition, tally: &Tally) {
-    out.begin(ACTS);
-    for ((action, result), count) in tally.acts() {
-        let labels = labels(&[("action", &action), ("result", result)]);
-        out.sample(&labels, count);
-    }
-    out.single(AUDIT_FAILURES, tally.audit_failures());
-    out.begin(NOTIFICATIONS);
-    for (result, count) in tally.notifications() {
-        out.sample(&labels(&[("result", result)]), count);
-    }
-}
-
-fn append<T>(out: &mut Exposition, rows: &[Row<T>], things: &[(String, T)]) {
-    for row in rows {
-        out.begin(row.family);
-        for (labels, thing) in things {
-            out.sample(labels, (row.read)(thing));
-        }
-    }
-}
-
-fn labels(pairs: &[(&str, &str)]) -> String {
-    let mut labels = String::new();
-    for (name, value) in pairs {
-        push_label(&mut labels, name, value);
-    }
-    labels
+fn labels<const N: usize>(values: [&str; N]) -> Vec<String> {
+    values.map(str::to_owned).into()
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    /// docs/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test with
+    /// UPDATE_DOCS=1.
+    #[test]
+    fn the_documentation_has_every_metric() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
+        let page = std::fs::read_to_string(path).expect("the page exists");
+        let rows = std::iter::once(&BUILD).chain(ROWS);
+        let all: Vec<_> = rows.map(|row| (row.family, row.labels)).collect();
+        let table = program::metrics::table(&all);
+        let updated = program::metrics::page_with_table(&page, "nsqadmin's metrics", &table);
+        if std::env::var_os("UPDATE_DOCS").is_some() {
+            std::fs::write(path, &updated).expect("the page can be written");
+        }
+        assert!(
+            page == updated,
+            "out of date: run with UPDATE_DOCS=1 and look at the difference"
+        );
+    }
+}

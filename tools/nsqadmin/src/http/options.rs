@@ -6,8 +6,8 @@ use program::{Value, log_info};
 use wire::go_json::to_string;
 
 use super::{App, Reply, Request};
-use crate::outcome::Refusal;
-use crate::shown_url::masked;
+use crate::cluster::{Refusal, Warnings};
+use crate::upstream::masked;
 
 const LOOKUPDS: &str = "nsqlookupd_http_addresses";
 const LOG_LEVEL: &str = "log_level";
@@ -56,8 +56,9 @@ impl App {
         request: &mut Request,
     ) -> Result<Reply, Refusal> {
         let setting = self.setting(key, request).await;
-        let put = setting.as_ref().map(|_| ()).map_err(Refusal::clone);
-        self.report_put(key, request, put).await;
+        let put = setting.as_ref().map(|_| Warnings::default());
+        let put = put.map_err(Refusal::clone);
+        self.report_put(key, request, &put).await;
         match setting? {
             Setting::Lookupds(addresses) => {
                 log_info!("config: {LOOKUPDS} took effect: {addresses:?}");
@@ -72,7 +73,7 @@ impl App {
     }
 
     async fn setting(&self, key: &str, request: &mut Request) -> Result<Setting, Refusal> {
-        let body = request.read_body(self.config.read_timeout).await?;
+        let body = request.read_body().await?;
         if body.is_empty() {
             let status = StatusCode::PAYLOAD_TOO_LARGE;
             return Err(Refusal::new(status, "INVALID_VALUE"));

@@ -1,17 +1,15 @@
-//! The endpoints that read figures.
+//! The endpoints that read figures, and the one that shows messages.
+
+use std::collections::BTreeMap;
 
 use ::http::StatusCode;
 use jiff::Timestamp;
-use wire::go_json::to_string;
+use serde_json::{Value, json};
 use wire::json_object;
 
-use super::endpoint::Read;
-use super::{App, Reply, Request};
-use crate::cluster::Stats;
+use super::{App, Read, Reply, Request};
+use crate::cluster::{Found, OWN_PARAMETERS, Obstacle, PARAMETERS, Peek, Refusal, Stats, Warnings};
 use crate::figures::{ChannelFigures, channel_total, topic_total, topics_of_node};
-use crate::graphite;
-use crate::outcome::{Refusal, Warnings};
-use crate::upstream;
 
 impl App {
     /// Answers an endpoint that reads figures.
@@ -29,7 +27,10 @@ impl App {
                 self.read_channel(&segments[0], &segments[1], warnings)
                     .await
             }
-            Read::Nodes => self.read_nodes(warnings).await,
+            Read::Nodes => {
+                let nodes = self.cluster.nodes(warnings).await?;
+                Ok(Reply::object(warnings, json_object! { nodes }))
+            }
             Read::Node => self.read_node(&segments[0], warnings).await,
             Read::Counter => self.read_counter(warnings).await,
             Read::Abilities => self.read_abilities(request, warnings).await,
@@ -51,12 +52,8 @@ impl App {
     }
 
     async fn read_topic(&self, topic: &str, warnings: &mut Warnings) -> Result<Reply, Refusal> {
-        let place = self.cluster.place(topic, warnings).await?;
-        let wanted = Stats {
-            topic,
-            ..Stats::default()
-        };
-        let stats = self.cluster.stats(place.targets, wanted, warnings).await?;
+        let wanted = Stats::of(topic, "");
+        let (stats, _) = self.cluster.stats_of_topic(wanted, warnings).await?;
         let total = topic_total(&stats, topic);
         let is_held = total.nodes.as_ref().is_some_and(|nodes| !nodes.is_empty());
         if !is_held && !self.cluster.is_lookup_mode() && warnings.is_empty() {
@@ -71,15 +68,9 @@ impl App {
         channel: &str,
         warnings: &mut Warnings,
     ) -> Result<Reply, Refusal> {
-        let place = self.cluster.place(topic, warnings).await?;
-        let is_known = place.channels.contains(channel);
-        let wanted = Stats {
-            topic,
-            channel,
-            has_clients: true,
-            ..Stats::default()
-        };
-        let stats = self.cluster.stats(place.targets, wanted, warnings).await?;
+        let wanted = Stats::of(topic, channel).with_clients();
+        let (stats, known) = self.cluster.stats_of_topic(wanted, warnings).await?;
+        let is_known = known.contains(channel);
         let total = match channel_total(&stats, topic, channel, Timestamp::now().as_second()) {
             Some(total) => total,
             None if is_known || !warnings.is_empty() => {
@@ -90,17 +81,11 @@ impl App {
         Ok(Reply::object(warnings, total))
     }
 
-    async fn read_nodes(&self, warnings: &mut Warnings) -> Result<Reply, Refusal> {
-        let nodes = self.cluster.nodes(true, warnings).await?;
-        Ok(Reply::object(warnings, json_object! { nodes }))
-    }
-
     async fn read_node(&self, address: &str, warnings: &mut Warnings) -> Result<Reply, Refusal> {
         let stats = self.cluster.node_stats(address, warnings).await?;
         let stats = stats.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?;
         let topics = topics_of_node(&stats, Timestamp::now().as_second());
-        let messages = topics.iter().map(|topic| topic.message_count);
-        let messages = messages.fold(0_i64, i64::saturating_add);
+        let messages = nsq_doctor::sum(topics.iter().map(|topic| topic.message_count));
         let channels = topics.iter().flat_map(|topic| &topic.channels);
         let clients: usize = channels
             .map(|channel| channel.clients.as_ref().map_or(0, Vec::len))
@@ -120,7 +105,7 @@ impl App {
             .cluster
             .stats(targets, Stats::default(), warnings)
             .await?;
-        let mut counts = std::collections::BTreeMap::new();
+        let mut counts = BTreeMap::new();
         for stats in &stats {
             for topic in &stats.topics {
                 for channel in &topic.channels {
@@ -172,21 +157,11 @@ impl App {
         channel: &str,
         warnings: &mut Warnings,
     ) -> Result<Reply, Refusal> {
-        let place = self.cluster.place(topic, warnings).await?;
-        let wanted = Stats {
-            topic,
-            channel,
-            has_disk: true,
-            ..Stats::default()
-        };
-        let targets = place.targets;
-        let stats = self.cluster.stats(targets, wanted, warnings).await?;
+        let wanted = Stats::of(topic, channel).with_disk();
+        let (stats, _) = self.cluster.stats_of_topic(wanted, warnings).await?;
         let channels = stats.iter().flat_map(|stats| {
-            let topics = stats.topics.iter();
-            let topics = topics.filter(|it| it.topic_name == topic);
-            let channels = topics.flat_map(|it| &it.channels);
-            let channels = channels.filter(|it| it.channel_name == channel);
-            channels.map(|it| (&stats.node.address, it))
+            let channels = stats.channels_named(topic, channel);
+            channels.map(|channel| (&stats.node.address, channel))
         });
         let nodes = channels.filter_map(|(node, channel)| {
             Some(json_object! {
@@ -202,36 +177,70 @@ impl App {
         Ok(Reply::object(warnings, json_object! { nodes }))
     }
 
-    /// Answers `/api/graphite`.
-    pub(super) async fn rate(&self, request: &Request) -> Result<Reply, Refusal> {
-        let query = request.parsed_query();
-        let query = query.map_err(|_| Refusal::bad("INVALID_REQUEST"))?;
-        if query.get("metric") != Some("rate") {
-            return Err(Refusal::bad("INVALID_ARG_METRIC"));
+    /// Answers `/api/peek/TOPIC` and `/api/peek/TOPIC/CHANNEL`: the messages of all nodes, or of the node
+    /// that `node` names. Who may not read bodies gets everything else.
+    pub(super) async fn peek(
+        &self,
+        segments: &[String],
+        request: &Request,
+    ) -> Result<Reply, Refusal> {
+        let query = request.parsed_query()?;
+        let is_known = |name: &str| PARAMETERS.contains(&name) || OWN_PARAMETERS.contains(&name);
+        let mut given = url::form_urlencoded::parse(request.query().as_bytes());
+        if let Some((name, _)) = given.find(|(name, _)| !is_known(name)) {
+            let names = [&PARAMETERS[..], &OWN_PARAMETERS].concat().join(", ");
+            return Err(Refusal::bad(format!(
+                "UNKNOWN_PARAMETER: {name} is none of {names}"
+            )));
         }
-        let target = query
-            .get("target")
-            .ok_or_else(|| Refusal::bad("INVALID_ARG_TARGET"))?;
-        let failed = |why: String| {
-            program::log_error!("graphite request failed - {why}");
-            Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR")
+        let text = |name: &str| query.get(name).unwrap_or_default().to_owned();
+        let peek = Peek {
+            topic: segments[0].clone(),
+            channel: segments.get(1).cloned().unwrap_or_default(),
+            parameters: PARAMETERS.map(|name| (name, text(name))).into(),
+            since: text("since"),
         };
-        if self.config.graphite.url.is_empty() {
-            return Err(failed("--graphite-url is not set".to_owned()));
+        if !peek.has_valid_since() {
+            return Err(Refusal::bad(
+                "INVALID_ARG_SINCE: with from=published, since is HOST:PORT/ID for each node, separated by commas",
+            ));
         }
-        let url = graphite::rate_url(
-            &self.config.graphite.url,
-            target,
-            self.config.graphite.interval,
-        );
-        let response = self.graphite_client.get(&url).send().await;
-        let response = response.map_err(|error| failed(upstream::reason(&url, &error)))?;
-        if response.status() != StatusCode::OK {
-            return Err(failed(format!("got response {}", response.status())));
+        let user = self.user(request);
+        let shows_bodies = self.access.may_read_bodies(&user);
+        if !shows_bodies && peek.looks_into_bodies() {
+            return Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN_BODIES"));
         }
-        let body = super::site::read_up_to(response, self.config.answer_bytes_max).await;
-        let rate = graphite::rate(&body.map_err(failed)?, self.config.graphite.interval);
-        let rate = rate.map_err(failed)?;
-        Ok(Reply::json(to_string(&json_object! { rate })))
+        let mut warnings = Warnings::default();
+        let node = text("node");
+        let answers = self.cluster.peek(&peek, &node, &mut warnings).await?;
+        let is_absent = |found: &Found| *found == Found::Nothing(Obstacle::Absent);
+        if !answers.is_empty() && answers.iter().all(|answer| is_absent(&answer.found)) {
+            let code = if peek.channel.is_empty() {
+                "TOPIC_NOT_FOUND"
+            } else {
+                "CHANNEL_NOT_FOUND"
+            };
+            return Err(Refusal::not_found(match node.as_str() {
+                "" => code.to_owned(),
+                node => format!("{code}: the nsqd {node} does not have it"),
+            }));
+        }
+        let mut nodes = Vec::new();
+        for mut answer in answers {
+            if let Found::Nothing(Obstacle::BadQuestion(why)) = answer.found {
+                return Err(Refusal::bad(why));
+            }
+            if !shows_bodies {
+                answer.found.mask();
+            }
+            let mut node = answer.found.into_json();
+            node.insert("node".to_owned(), json!(answer.node.address));
+            node.insert("hostname".to_owned(), json!(answer.node.hostname));
+            node.insert("url".to_owned(), json!(answer.url));
+            nodes.push(Value::Object(node));
+        }
+        let message = warnings.message();
+        let json = json!({ "bodies": shows_bodies, "nodes": nodes, "message": message });
+        Ok(Reply::json(json.to_string()))
     }
 }

@@ -18,7 +18,7 @@ use serde::Serialize;
 use wire::go_json::to_string;
 use wire::json_object;
 
-use crate::outcome::{Refusal, Warnings};
+use crate::cluster::{Refusal, Warnings};
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";

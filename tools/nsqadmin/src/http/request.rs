@@ -14,8 +14,8 @@ use program::http::Query;
 use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 
-use crate::cut_off::cut_off;
-use crate::outcome::Refusal;
+use crate::access::cut_off;
+use crate::cluster::Refusal;
 
 /// Longest body that is read, in bytes.
 const BODY_BYTES_MAX: usize = 1024 * 1024;
@@ -38,6 +38,8 @@ pub struct Request {
     pub peer: SocketAddr,
     /// True if the request came over TLS to nsqadmin itself.
     pub is_tls: bool,
+    /// The time that the body may take. `None` is no limit.
+    pub(super) read_timeout: Option<Duration>,
 }
 
 impl Request {
@@ -49,6 +51,7 @@ impl Request {
             body: Some(body),
             peer,
             is_tls,
+            read_timeout: None,
         }
     }
 
@@ -128,13 +131,13 @@ impl Request {
     ///
     /// # Errors
     /// The body has more than 1 MiB (413), does not come in time (408), or ends too early (400).
-    pub async fn read_body(&mut self, limit: Option<Duration>) -> Result<Bytes, Refusal> {
+    pub async fn read_body(&mut self) -> Result<Bytes, Refusal> {
         let Some(body) = self.body.take() else {
             return Ok(Bytes::new());
         };
         // The box hides the type of the body: without it, the compiler cannot tell that all answers are `Send`.
         let read = Limited::new(body, BODY_BYTES_MAX).collect().boxed();
-        let read = match limit {
+        let read = match self.read_timeout {
             None => read.await,
             Some(limit) => match tokio::time::timeout(limit, read).await {
                 Ok(read) => read,
@@ -157,11 +160,8 @@ impl Request {
     ///
     /// # Errors
     /// The errors are those of [`Request::read_body`], and 400 with the reason for another body.
-    pub async fn read_json<T: DeserializeOwned>(
-        &mut self,
-        limit: Option<Duration>,
-    ) -> Result<T, Refusal> {
-        let body = self.read_body(limit).await?;
+    pub async fn read_json<T: DeserializeOwned>(&mut self) -> Result<T, Refusal> {
+        let body = self.read_body().await?;
         let read = serde_json::from_slice(&body);
         read.map_err(|error| Refusal::bad(format!("INVALID_BODY: {error}")))
     }
@@ -174,11 +174,11 @@ impl Request {
     /// not a JSON object with these texts.
     pub async fn read_texts<const N: usize>(
         &mut self,
-        limit: Option<Duration>,
         keys: [&str; N],
     ) -> Result<[String; N], Refusal> {
-        let fields = self.read_fields(limit).await?;
-        texts(&fields, keys).map_err(Refusal::bad)
+        let body = self.read_body().await?;
+        let texts = fields(&body).and_then(|fields| texts(&fields, keys));
+        texts.map_err(Refusal::bad)
     }
 
     /// Does the same for an act with terms, and refuses other keys: a term that was mistyped must not count for nothing.
@@ -187,30 +187,20 @@ impl Request {
     /// The errors are those of [`Request::read_texts`], and 400 `INVALID_FIELD` for another key.
     pub async fn read_terms<const N: usize>(
         &mut self,
-        limit: Option<Duration>,
         keys: [&str; N],
     ) -> Result<[String; N], Refusal> {
-        let fields = self.read_fields(limit).await?;
+        let body = self.read_body().await?;
+        let fields = fields(&body).map_err(Refusal::bad)?;
         let is_known = |given: &str| keys.iter().any(|key| given.eq_ignore_ascii_case(key));
-        match fields.keys().find(|given| !is_known(given)) {
-            None => texts(&fields, keys).map_err(Refusal::bad),
-            Some(unknown) => {
-                let mut shown = unknown.clone();
-                cut_off(&mut shown, KEY_BYTES_MAX);
-                Err(Refusal::bad(format!(
-                    "INVALID_FIELD: {shown:?} means nothing here; the fields are {}",
-                    keys.join(", ")
-                )))
-            }
+        if let Some(unknown) = fields.keys().find(|given| !is_known(given)) {
+            let mut shown = unknown.clone();
+            cut_off(&mut shown, KEY_BYTES_MAX);
+            return Err(Refusal::bad(format!(
+                "INVALID_FIELD: {shown:?} means nothing here; the fields are {}",
+                keys.join(", ")
+            )));
         }
-    }
-
-    async fn read_fields(
-        &mut self,
-        limit: Option<Duration>,
-    ) -> Result<Map<String, Value>, Refusal> {
-        let body = self.read_body(limit).await?;
-        fields(&body).map_err(Refusal::bad)
+        texts(&fields, keys).map_err(Refusal::bad)
     }
 }
 

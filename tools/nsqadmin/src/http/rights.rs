@@ -7,11 +7,11 @@ use ::http::{Method, StatusCode};
 use program::http::HostNames;
 use program::log_warn;
 
-use super::endpoint::{Audience, Endpoint};
-use super::subject::Subject;
-use super::{App, Request};
-use crate::cidr;
-use crate::outcome::{Refusal, Warnings};
+use super::act::subject_of;
+use super::{App, Audience, Endpoint, Request};
+use crate::access::range_has;
+use crate::audit::{Entry, Subject};
+use crate::cluster::{Acted, Refusal};
 
 /// The action of `PUT /config/*` in the audit log.
 const PUT_CONFIG: &str = "put_config";
@@ -28,28 +28,30 @@ impl App {
         request: &Request,
     ) -> Result<(), Refusal> {
         let is_put = *request.method() == Method::PUT;
-        match endpoint.audience(request.method()) {
-            Audience::Everybody => Ok(()),
-            Audience::ConfigClients if !is_put => self.check_range(request),
-            Audience::ConfigClients => {
-                // The address of a proxy may be inside the range, and must not open it to everybody who may read.
-                let checked = self.check_range(request);
-                let checked = checked.and_then(|()| self.check_right_to_act(request));
-                if checked.is_err() {
-                    let key = &segments[0];
-                    self.report_put(key, request, checked.clone()).await;
-                }
-                checked
-            }
-            Audience::Admins => {
-                let checked = self.check_right_to_act(request);
-                if let Err(refusal) = &checked {
-                    self.report_refused(endpoint, segments, request, refusal)
-                        .await;
-                }
-                checked
+        let checked = match endpoint.audience(request.method()) {
+            Audience::Everybody => return Ok(()),
+            Audience::ConfigClients if !is_put => return self.check_range(request),
+            // The address of a proxy may be inside the range, and must not open it to everybody who may read.
+            Audience::ConfigClients => self
+                .check_range(request)
+                .and_then(|()| self.check_right_to_act(request)),
+            Audience::Admins => self.check_right_to_act(request),
+        };
+        if let Err(refusal) = &checked {
+            let refused = Err(refusal.clone());
+            if endpoint == Endpoint::PutOption {
+                self.report_put(&segments[0], request, &refused).await;
+            } else {
+                self.report_refused(endpoint, segments, request, &refused)
+                    .await;
             }
         }
+        checked
+    }
+
+    /// Returns the user of a request that a trusted proxy has named, or an empty text.
+    pub(super) fn user(&self, request: &Request) -> String {
+        self.access.user(request.headers(), request.peer.ip())
     }
 
     /// Returns the refusal of a request that a page of another site may have sent by a name of its own for this machine. Over
@@ -95,13 +97,12 @@ impl App {
     }
 
     /// Writes a `PUT /config/*` to the audit log.
-    pub(super) async fn report_put(&self, key: &str, request: &Request, put: Result<(), Refusal>) {
+    pub(super) async fn report_put(&self, key: &str, request: &Request, put: &Acted) {
         let subject = Subject {
             key: key.to_owned(),
             ..Subject::default()
         };
-        let acted = put.map(|()| Warnings::default());
-        let entry = self.actor(request).entry(PUT_CONFIG, &subject, &acted);
+        let entry = Entry::new(self.actor(request), PUT_CONFIG.to_owned(), subject, put);
         self.audit.write(entry).await;
     }
 
@@ -110,23 +111,20 @@ impl App {
         endpoint: Endpoint,
         segments: &[String],
         request: &Request,
-        refusal: &Refusal,
+        refused: &Acted,
     ) {
         let (action, subject) = match endpoint {
-            Endpoint::Change(change) => {
-                let action = format!("{change:?}").to_lowercase();
-                (action, Subject::of_path(change, segments))
-            }
-            other => (format!("{other:?}").to_lowercase(), Subject::default()),
+            Endpoint::Change(change) => (format!("{change:?}"), subject_of(change, segments)),
+            other => (format!("{other:?}"), Subject::default()),
         };
-        let refused = Err(refusal.clone());
-        let entry = self.actor(request).entry(&action, &subject, &refused);
+        let actor = self.actor(request);
+        let entry = Entry::new(actor, action.to_lowercase(), subject, refused);
         self.audit.write(entry).await;
     }
 
     /// Checks that the request comes from nsqadmin's own page and from an admin.
     fn check_right_to_act(&self, request: &Request) -> Result<(), Refusal> {
-        let user = self.access.user(request.headers(), request.peer.ip());
+        let user = self.user(request);
         let is_own_page = self.access.is_own_page(request.headers());
         match (is_own_page, self.access.is_admin(&user)) {
             (true, true) => Ok(()),
@@ -142,7 +140,7 @@ impl App {
     fn check_range(&self, request: &Request) -> Result<(), Refusal> {
         let peer = request.peer.ip();
         match self.config_clients {
-            Some(range) if !cidr::contains(&range, peer) => Err(forbidden("FORBIDDEN")),
+            Some(range) if !range_has(&range, peer) => Err(forbidden("FORBIDDEN")),
             _ => Ok(()),
         }
     }

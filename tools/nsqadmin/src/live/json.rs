@@ -7,7 +7,7 @@ use serde::Serialize;
 use wire::go_json::{push, to_string};
 use wire::json_object;
 
-use super::{Figures, LiveTopic, Snapshot};
+use super::{Figures, LiveTopic, Snapshot, Total};
 use crate::checkup::{Checkup, Subject};
 
 impl Snapshot {
@@ -52,15 +52,8 @@ impl Snapshot {
         json.push_str(",\"topics\":[");
         for (index, (name, topic)) in self.topics.iter().enumerate() {
             json.push_str(if index > 0 { ",\n" } else { "\n" });
-            let channels = topic.channels.iter().map(|(channel, total)| {
-                json_object! {
-                    channel,
-                    #[serde(flatten)]
-                    figures: &total.figures,
-                    #[serde(flatten)]
-                    doctor: checkup.doctor(name, channel, true),
-                }
-            });
+            let channels = topic.channels.iter();
+            let channels = channels.map(|it| of_channel(name, it, checkup, true));
             let topic = json_object! {
                 #[serde(flatten)]
                 summary: topic.summary(name),
@@ -107,14 +100,11 @@ impl Snapshot {
         }
         let lost = LiveTopic::default();
         let topic = known.unwrap_or(&lost);
-        let channels = topic.channels.iter().map(|(channel, total)| {
+        let channels = topic.channels.iter().map(|it| {
             json_object! {
-                channel,
                 #[serde(flatten)]
-                figures: &total.figures,
-                #[serde(flatten)]
-                doctor: checkup.doctor(name, channel, false),
-                nodes: total.nodes.iter().map(of_node).collect::<Vec<_>>(),
+                channel: of_channel(name, it, checkup, false),
+                nodes: it.1.nodes.iter().map(of_node).collect::<Vec<_>>(),
             }
         });
         Some(to_string(&json_object! {
@@ -144,8 +134,17 @@ fn node_set(nodes: &BTreeMap<String, Figures>) -> u64 {
 
 impl LiveTopic {
     fn summary(&self, name: &str) -> impl Serialize {
-        let paused = self.total.nodes.values().filter(|node| node.is_paused);
-        let paused = self.total.figures.is_paused.then(|| paused.count());
+        let paused = self
+            .total
+            .nodes
+            .values()
+            .filter(|node| node.operated.is_paused);
+        let paused = self
+            .total
+            .figures
+            .operated
+            .is_paused
+            .then(|| paused.count());
         json_object! {
             topic: name,
             #[serde(flatten)]
@@ -160,4 +159,20 @@ impl LiveTopic {
 
 fn of_node<'a>((node, figures): (&'a String, &'a Figures)) -> impl Serialize {
     json_object! { node, #[serde(flatten)] figures }
+}
+
+/// Returns a channel with the word of the doctor. With `is_brief`, a channel that has nothing to do has none.
+fn of_channel(
+    topic: &str,
+    (channel, total): (&String, &Total),
+    checkup: &Checkup,
+    is_brief: bool,
+) -> impl Serialize {
+    json_object! {
+        channel,
+        #[serde(flatten)]
+        figures: &total.figures,
+        #[serde(flatten)]
+        doctor: checkup.doctor(topic, channel, is_brief),
+    }
 }

@@ -16,12 +16,12 @@ fn node(address: &str, topics: &str) -> NodeStats {
 }
 
 /// Returns the snapshot of answers that all come at the time of the question.
-fn answered_at_once(before: &Snapshot, stats: &[NodeStats], now: Now, message: String) -> Snapshot {
+fn answered_at_once(before: &Snapshot, stats: &[NodeStats], now: Now) -> Snapshot {
     let mut stats = stats.to_vec();
     for given in &mut stats {
         given.answered.steady_millis = now.steady_millis;
     }
-    Snapshot::next(before, &stats, now, message)
+    Snapshot::next(before, &stats, now, String::new())
 }
 
 fn topic(name: &str, count: i64) -> String {
@@ -37,12 +37,7 @@ fn first() -> Snapshot {
         node("a:1", &[topic("t", 100), topic("idle", 5)].join(",")),
         node("b:1", &topic("t", 50)),
     ];
-    answered_at_once(
-        &Snapshot::default(),
-        &stats,
-        Now::at(1_000_000),
-        String::new(),
-    )
+    answered_at_once(&Snapshot::default(), &stats, Now::at(1_000_000))
 }
 
 #[test]
@@ -60,7 +55,7 @@ fn figures_are_sums_and_rates_are_differences() {
         node("b:1", &topic("t", 10)),
         node("c:1", &topic("t", 1_000)),
     ];
-    let second = answered_at_once(&first, &stats, Now::at(1_002_000), String::new());
+    let second = answered_at_once(&first, &stats, Now::at(1_002_000));
     let t = &second.topics["t"];
     let rates = |total: &Total| ["a:1", "b:1", "c:1"].map(|node| total.nodes[node].rate);
     assert_eq!(rates(&t.total), [Some(10.0), None, None]);
@@ -68,9 +63,9 @@ fn figures_are_sums_and_rates_are_differences() {
     assert_eq!(t.total.figures.rate, None, "two nodes have no rate yet");
     assert_eq!(second.nodes["a:1"].rate, Some(10.0));
     assert_eq!(second.topics["idle"].total.figures.rate, Some(0.0));
-    let third = answered_at_once(&second, &stats, Now::at(1_003_000), String::new());
+    let third = answered_at_once(&second, &stats, Now::at(1_003_000));
     assert_eq!(third.topics["t"].total.figures.rate, Some(0.0));
-    let again = answered_at_once(&third, &stats, Now::at(1_003_000), String::new());
+    let again = answered_at_once(&third, &stats, Now::at(1_003_000));
     let rate = again.topics["t"].total.figures.rate;
     assert_eq!(rate, None, "no time has passed");
 }
@@ -116,7 +111,7 @@ fn a_rate_without_an_earlier_count_is_unknown_in_the_past_too() {
     let a_stats = |count| node("a:1", &[topic("t", count), topic("idle", 5)].join(","));
     let with_new = node("a:1", &[topic("t", 110), topic("new", 7)].join(","));
     let stats = [with_new, node("b:1", &topic("t", 60))];
-    let second = answered_at_once(&first(), &stats, Now::at(1_001_000), String::new());
+    let second = answered_at_once(&first(), &stats, Now::at(1_001_000));
     let found = rates(&second);
     assert_eq!(found[&Key::Topic("new".to_owned())], None);
     // A new topic must not leave its node and all topics without a rate.
@@ -127,12 +122,7 @@ fn a_rate_without_an_earlier_count_is_unknown_in_the_past_too() {
     let mut restarted = node("b:1", &topic("t", 90));
     restarted.answered.start_time = 7;
     let stats = [a_stats(120), restarted];
-    let found = rates(&answered_at_once(
-        &second,
-        &stats,
-        Now::at(1_002_000),
-        String::new(),
-    ));
+    let found = rates(&answered_at_once(&second, &stats, Now::at(1_002_000)));
     assert_eq!(
         [&found[&t()], &found[&c()], &found[&b], &found[&Key::All]],
         [&None; 4]
@@ -151,7 +141,7 @@ fn a_clock_that_jumps_changes_no_rate() {
             steady_millis: 1_000_000 + seconds * 1000,
         };
         let next = |before: &Snapshot, stats: &[NodeStats], seconds: i64| {
-            answered_at_once(before, stats, after(seconds), String::new())
+            answered_at_once(before, stats, after(seconds))
         };
         let a = |count| node("a:1", &topic("t", count));
         let second = next(&first(), &[a(120)], 2);
@@ -173,7 +163,7 @@ fn a_clock_that_jumps_changes_no_rate() {
 fn a_node_that_has_missed_answers_has_the_rate_of_the_whole_time() {
     let (a, t) = (|| node("a:1", &topic("t", 100)), |count| topic("t", count));
     let next = |before: &Snapshot, stats: &[NodeStats], second: i64| {
-        answered_at_once(before, stats, Now::at(second * 1000), String::new())
+        answered_at_once(before, stats, Now::at(second * 1000))
     };
     let known = next(&Snapshot::default(), &[a(), node("b:1", &t(1000))], 1);
     let missed = next(&known, &[a()], 2);
@@ -216,7 +206,7 @@ fn after_a_long_outage_of_all_nodes_there_is_no_rate_yet() {
         (first(), 7200, true),
     ] {
         let now = Now::at(1_000_000 + seconds * 1000);
-        let back = answered_at_once(&before, &stats, now, String::new());
+        let back = answered_at_once(&before, &stats, now);
         let rates = [
             back.topics["t"].total.figures.rate,
             back.topics["t"].channels["c"].figures.rate,
@@ -235,7 +225,8 @@ fn only_what_differs_is_told() {
     assert_eq!(all["nodes"].as_array().map(Vec::len), Some(2));
     assert_eq!(all["is_complete"], serde_json::json!(true));
     let stats = [node("a:1", &[topic("t", 120), topic("new", 1)].join(","))];
-    let second = answered_at_once(&first, &stats, Now::at(1_001_000), "WARNING: x".to_owned());
+    let mut second = answered_at_once(&first, &stats, Now::at(1_001_000));
+    second.message = "WARNING: x".to_owned();
     let some = json(&second.changes(Some(&first)));
     let names: Vec<_> = some["topics"]
         .as_array()
@@ -247,8 +238,8 @@ fn only_what_differs_is_told() {
     assert_eq!(some["gone_topics"], serde_json::json!(["idle"]));
     assert_eq!(some["gone_nodes"], serde_json::json!(["b:1"]));
     assert_eq!(some["message"], serde_json::json!("WARNING: x"));
-    let third = answered_at_once(&second, &stats, Now::at(1_002_000), String::new());
-    let fourth = answered_at_once(&third, &stats, Now::at(1_003_000), String::new());
+    let third = answered_at_once(&second, &stats, Now::at(1_002_000));
+    let fourth = answered_at_once(&third, &stats, Now::at(1_003_000));
     let none = json(&fourth.changes(Some(&third)));
     assert_eq!(
         (&none["topics"], &none["nodes"]),

@@ -1,9 +1,10 @@
 //! A stand-in for an nsqd whose figures are as large as possible: beyond 2^53, no number of JavaScript is exact.
 
+use crate::support::answer;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use test_support::http_server::{Answer, HttpServer};
+use test_support::http_server::HttpServer;
 
 /// Starts the stand-in. It has the topic `huge` with the channel `archive`, a consumer, a producer and a message.
 pub(crate) fn start() -> HttpServer {
@@ -22,11 +23,7 @@ pub(crate) fn start() -> HttpServer {
             "/topic/peek" | "/channel/peek" => (200, messages().to_string()),
             _ => (404, json!({"message": "NOT_FOUND"}).to_string()),
         };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.into_bytes(),
-        }
+        answer(status, body)
     })
 }
 

@@ -1,13 +1,14 @@
 //! A stand-in for a large cluster: an nsqlookupd, and three nsqds that all have the same 10,000 topics with two channels
 //! each. Real nsqds of this size would need a minute to register their topics, and another one to remove their files.
 
+use crate::support::answer;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use test_support::http_server::{Answer, HttpServer};
+use test_support::http_server::HttpServer;
 
 /// The topics. Each node has all of them.
 const TOPICS: usize = 10_000;
@@ -122,12 +123,4 @@ fn stats(node: usize, is_busy: bool) -> String {
 
 fn name(number: usize) -> String {
     format!("topic-{number:05}")
-}
-
-fn answer(status: u16, body: String) -> Answer {
-    Answer {
-        status,
-        headers: Vec::new(),
-        body: body.into_bytes(),
-    }
 }

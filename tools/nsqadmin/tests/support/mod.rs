@@ -9,8 +9,10 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use serde_json::Value;
+use tempfile::TempDir;
 use test_support::daemon::{Daemon, send_signal, wait_for_end};
 use test_support::http::{Response, http_with_headers};
+use test_support::http_server::Answer;
 use test_support::process::{Exit, LOG_LINES_MAX, Log, address_in, run};
 use test_support::{TIMEOUT, wait_until};
 
@@ -33,6 +35,64 @@ pub fn cluster(lookupds: &[&Daemon], count: usize) -> Vec<Daemon> {
         nsqd.wait_for_figure("clicks", "a", "depth", 1);
     }
     nsqds
+}
+
+/// A file for `--audit-log-file`.
+pub struct AuditLog(TempDir);
+
+impl Default for AuditLog {
+    fn default() -> AuditLog {
+        AuditLog(tempfile::tempdir().expect("a temporary directory can be made"))
+    }
+}
+
+impl AuditLog {
+    /// Returns the flag that names the file.
+    pub fn flag(&self) -> String {
+        format!("--audit-log-file={}", self.path().display())
+    }
+
+    fn path(&self) -> PathBuf {
+        self.0.path().join("audit.log")
+    }
+
+    /// Returns the text of the file.
+    pub fn text(&self) -> String {
+        std::fs::read_to_string(self.path()).expect("nsqadmin makes the file at its start")
+    }
+
+    /// Returns the lines.
+    pub fn lines(&self) -> Vec<Value> {
+        let parse = |line| serde_json::from_str(line).expect("JSON");
+        self.text().lines().map(parse).collect()
+    }
+
+    /// Returns the last line.
+    pub fn last(&self) -> Value {
+        self.lines().pop().expect("a line")
+    }
+}
+
+/// Creates a topic that no nsqd has.
+pub fn create_topic(lookupd: &Daemon, topic: &str) {
+    let target = format!("/topic/create?topic={topic}");
+    lookupd.post(&target, b"").expect_status(200);
+}
+
+/// Returns an answer of a server without headers of its own.
+pub fn answer(status: u16, body: impl AsRef<[u8]>) -> Answer {
+    Answer {
+        status,
+        headers: Vec::new(),
+        body: body.as_ref().to_vec(),
+    }
+}
+
+/// Checks that a JSON object has these fields with these values, whatever else it has.
+pub fn assert_has(found: &Value, expected: &Value) {
+    for (key, value) in expected.as_object().expect("an object") {
+        assert_eq!(&found[key], value, "{key} of {found}");
+    }
 }
 
 /// Flags of an nsqadmin that waits longer for its servers than by default, because they may wait for a busy disk. A test of
@@ -121,9 +181,19 @@ impl Admin {
         self.get(target).expect_status(200).json()
     }
 
+    /// Sends a GET that has this error as its answer.
+    pub fn get_error(&self, target: &str, status: u16, code: &str) {
+        self.get(target).expect_error(status, code);
+    }
+
     /// Sends a POST.
     pub fn post(&self, target: &str, body: &str) -> Response {
         self.ask("POST", target, &[], body)
+    }
+
+    /// Sends a POST, and returns the JSON of a success.
+    pub fn posted(&self, target: &str, body: &str) -> Value {
+        self.post(target, body).expect_status(200).json()
     }
 
     /// Sends a DELETE.

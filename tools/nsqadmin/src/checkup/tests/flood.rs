@@ -11,6 +11,7 @@ struct Producer {
 }
 
 /// Publishes over connections of one host. Consumers keep up.
+#[derive(Default)]
 struct Flood {
     checker: Checker,
     step: i64,
@@ -20,33 +21,28 @@ struct Flood {
 }
 
 impl Flood {
-    fn begin() -> Flood {
-        Flood {
-            checker: Checker::default(),
-            step: 0,
-            producers: Vec::new(),
-            ended: 0,
+    /// Begins with these connections, which publish at these rates for this time.
+    fn begin(clients: &[(&'static str, i64)], seconds: i64, rates: &[(i64, i64)]) -> Flood {
+        let mut flood = Flood::default();
+        for (client, port) in clients {
+            flood.connect(client, *port);
         }
+        let checkup = flood.publish(seconds, rates);
+        assert_eq!(sentences(&checkup), [""; 0]);
+        flood
     }
 
     fn connect(&mut self, client: &'static str, port: i64) {
-        let count = 0;
-        let producer = Producer {
+        self.producers.push(Producer {
             client,
             port,
-            count,
-        };
-        self.producers.push(producer);
+            count: 0,
+        });
     }
 
     fn disconnect(&mut self, port: i64) {
-        self.ended += self
-            .producers
-            .iter()
-            .filter(|one| one.port == port)
-            .map(|one| one.count)
-            .sum::<i64>();
-        self.producers.retain(|one| one.port != port);
+        let ended = self.producers.extract_if(.., |one| one.port == port);
+        self.ended += ended.map(|one| one.count).sum::<i64>();
     }
 
     /// Publishes for this time at the rate of each connection, which is named by its port.
@@ -86,9 +82,7 @@ fn usual_of(checkup: &Checkup, port: i64) -> f64 {
 /// The row said "usual 27", then "usual 296", and after 94 seconds the topic was no longer in the list.
 #[test]
 fn a_flood_stays_in_the_list_for_half_an_hour_and_its_usual_rate_stays() {
-    let mut flood = Flood::begin();
-    flood.connect("shop", 5);
-    assert_eq!(sentences(&flood.publish(600, &[(5, 15)])), [""; 0]);
+    let mut flood = Flood::begin(&[("shop", 5)], 600, &[(5, 15)]);
     for minute in 1..=29 {
         let checkup = flood.publish(60, &[(5, 1500)]);
         assert_eq!(
@@ -112,9 +106,7 @@ fn a_flood_stays_in_the_list_for_half_an_hour_and_its_usual_rate_stays() {
 /// A flood that pauses for a moment is the same flood.
 #[test]
 fn a_pause_of_a_flood_does_not_make_it_usual() {
-    let mut flood = Flood::begin();
-    flood.connect("shop", 5);
-    flood.publish(600, &[(5, 15)]);
+    let mut flood = Flood::begin(&[("shop", 5)], 600, &[(5, 15)]);
     for _ in 0..20 {
         flood.publish(30, &[(5, 1500)]);
         flood.publish(30, &[(5, 15)]);
@@ -127,9 +119,7 @@ fn a_pause_of_a_flood_does_not_make_it_usual() {
 /// The load of a job that works for five minutes in every ten was named as new in each burst, for ever.
 #[test]
 fn a_load_that_is_there_for_half_of_the_time_becomes_usual() {
-    let mut flood = Flood::begin();
-    flood.connect("shop", 5);
-    flood.publish(600, &[(5, 15)]);
+    let mut flood = Flood::begin(&[("shop", 5)], 600, &[(5, 15)]);
     for burst in 0..16 {
         let checkup = flood.publish(300, &[(5, 1500)]);
         match burst {
@@ -149,9 +139,7 @@ fn a_load_that_is_there_for_half_of_the_time_becomes_usual() {
 /// A rate that grows slowly is usual after some minutes.
 #[test]
 fn the_usual_rate_follows_a_rate_that_is_not_far_above() {
-    let mut flood = Flood::begin();
-    flood.connect("shop", 5);
-    flood.publish(600, &[(5, 100)]);
+    let mut flood = Flood::begin(&[("shop", 5)], 600, &[(5, 100)]);
     let checkup = flood.publish(1200, &[(5, 180)]);
     assert!(usual_of(&checkup, 5) > 170.0, "{checkup:?}");
 }
@@ -159,10 +147,8 @@ fn the_usual_rate_follows_a_rate_that_is_not_far_above() {
 /// Programs of one host have one name. A steady rate of 6/s was shown as "usual 21/s", "103/s" and "136/s".
 #[test]
 fn a_flood_does_not_change_the_usual_rate_of_another_connection_of_the_same_host() {
-    let mut flood = Flood::begin();
-    flood.connect("host-a", 5);
-    flood.connect("host-a", 6);
-    flood.publish(300, &[(5, 6), (6, 9)]);
+    let clients = [("host-a", 5), ("host-a", 6)];
+    let mut flood = Flood::begin(&clients, 300, &[(5, 6), (6, 9)]);
     for _ in 0..10 {
         let checkup = flood.publish(60, &[(5, 6), (6, 1500)]);
         assert!((usual_of(&checkup, 5) - 6.0).abs() < 0.1, "{checkup:?}");
@@ -175,9 +161,7 @@ fn a_flood_does_not_change_the_usual_rate_of_another_connection_of_the_same_host
 /// The name alone did not tell which of the host's programs was the new one.
 #[test]
 fn a_new_producer_is_named_with_its_node_and_its_address() {
-    let mut flood = Flood::begin();
-    flood.connect("host-a", 5);
-    flood.publish(300, &[(5, 15)]);
+    let mut flood = Flood::begin(&[("host-a", 5)], 300, &[(5, 15)]);
     flood.connect("host-a", 7);
     for _ in 0..5 {
         let checkup = flood.publish(60, &[(5, 15), (7, 1500)]);
@@ -190,10 +174,8 @@ fn a_new_producer_is_named_with_its_node_and_its_address() {
 
 #[test]
 fn a_producer_that_is_started_anew_keeps_its_usual_rate() {
-    let mut flood = Flood::begin();
-    flood.connect("shop", 5);
-    flood.connect("audit", 6);
-    flood.publish(300, &[(5, 200), (6, 3)]);
+    let clients = [("shop", 5), ("audit", 6)];
+    let mut flood = Flood::begin(&clients, 300, &[(5, 200), (6, 3)]);
     flood.disconnect(5);
     flood.connect("shop", 8);
     let checkup = flood.publish(10, &[(8, 200), (6, 3)]);

@@ -36,22 +36,13 @@ fn a_node_that_is_back_is_no_concern_until_the_consumers_have_had_time_to_find_i
 fn a_node_that_is_gone_tells_what_it_had() {
     let gone_with = |topics: Value| {
         let mut checker = Checker::default();
-        let mut first = round(0, &[("n:1", json!({}))]);
+        let mut first = idle_round(0, &["n:1", "n:2"]);
         let stats = serde_json::from_value(json!({"topics": topics})).unwrap();
         first.add_node("n:2", &stats, None);
-        let mut second = round(1, &[("n:1", json!({}))]);
-        let known = |nodes: &[&str]| Ok(nodes.iter().map(ToString::to_string).collect());
-        first
-            .lookupds
-            .insert("l:1".to_owned(), known(&["n:1", "n:2"]));
-        second.lookupds.insert("l:1".to_owned(), known(&["n:1"]));
         checker.check(first);
-        let sentence = sentences(&checker.check(second))[0].to_owned();
-        sentence
-            .split_once("until it is back")
-            .expect("it is gone")
-            .1
-            .to_owned()
+        let sentence = gone(checker.check(idle_round(STEP * 1000, &["n:1"]))).remove(0);
+        let (_, had) = sentence.split_once("until it is back").expect("it is gone");
+        had.to_owned()
     };
     let channels = |depth: i64| json!([{"channel_name": "a", "depth": depth, "in_flight_count": 1}, {"channel_name": "b", "deferred_count": 2}]);
     let topics = json!([
@@ -83,9 +74,7 @@ fn a_channel_without_consumers_tells_who_the_last_ones_were() {
         let checkup = checker.check(round(step, &[("n:1", figures)]));
         sentences(&checkup)
             .first()
-            .copied()
-            .unwrap_or_default()
-            .to_owned()
+            .map_or_else(String::new, |it| (*it).to_owned())
     };
     let none = || json!([]);
     with(0, none());
@@ -94,18 +83,10 @@ fn a_channel_without_consumers_tells_who_the_last_ones_were() {
     with(2, json!([consumer("archive", 1), consumer("mail", 2)]));
     with(3, json!([consumer("archive", 1)]));
     let last = "archive (host-a, 10.0.0.1:1)";
-    assert_eq!(
-        with(4, none()),
-        format!("{begin}. The last one left just now: {last}")
-    );
-    assert_eq!(
-        with(5, none()),
-        format!("{begin}. The last one left 5.0s ago: {last}")
-    );
-    assert_eq!(
-        with(20, none()),
-        format!("{begin}. The last one left 80s ago: {last}")
-    );
+    for (step, left) in [(4, "just now"), (5, "5.0s ago"), (20, "80s ago")] {
+        let expected = format!("{begin}. The last one left {left}: {last}");
+        assert_eq!(with(step, none()), expected);
+    }
     let both = json!([consumer("archive", 1), consumer("mail", 2)]);
     assert!(!with(21, both).contains("left"));
     assert_eq!(
