@@ -53,7 +53,7 @@ fn url(address: &str) -> Option<String> {
 }
 
 /// The options of a [`Memcached`] store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemcachedOptions {
     /// The address: `host:port` with a name or an IPv4 address, or `unix:///path`.
     pub address: String,

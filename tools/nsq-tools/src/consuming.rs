@@ -2,12 +2,46 @@
 
 use futures_util::future::try_join_all;
 use program::log::Level;
-use program::{log_at, log_repeated};
+use program::{Options, log_at, log_repeated};
 use ringq_client::dedup::{Dedup, DedupReport};
-use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Event, Level as ClientLevel};
+use ringq_client::{
+    Address, Config, Consumer, ConsumerBuilder, Event, Level as ClientLevel, Message,
+};
+use tokio::task::JoinSet;
 use wire::name::is_ephemeral;
 
 use crate::flags::{self, Sources};
+use crate::process::{self, Figures, StopSignals, shut_down};
+
+/// The values of the flags of a consuming tool that its consumers need.
+#[derive(Clone, Debug)]
+pub struct ConsumerFlags {
+    /// The places of the nsqds.
+    pub sources: Sources,
+    /// The settings of each consumer.
+    pub client: Config,
+    /// The recognition of messages that were handled before.
+    pub dedup: Option<flags::Dedup>,
+}
+
+impl ConsumerFlags {
+    /// Checks the settings of the consumers, and reads `--dedup`.
+    ///
+    /// # Errors
+    /// A value is wrong. The error is the text for the user.
+    pub fn new(
+        options: &Options,
+        sources: Sources,
+        client: Config,
+    ) -> Result<ConsumerFlags, String> {
+        client.validate().map_err(|error| error.to_string())?;
+        Ok(ConsumerFlags {
+            sources,
+            client,
+            dedup: flags::Dedup::from_options(options)?,
+        })
+    }
+}
 
 /// The part of a consumer's settings that is the same for all topics of a tool.
 #[derive(Clone, Debug)]
@@ -24,12 +58,12 @@ enum Nodes {
 }
 
 impl Consuming {
-    /// Returns the settings of consumers of these sources.
+    /// Returns the settings of consumers, without the filter of `--dedup`.
     ///
     /// # Errors
     /// An address is wrong. The error is the text for the user.
-    pub fn new(sources: &Sources, config: Config) -> Result<Consuming, String> {
-        let nodes = match sources {
+    pub fn new(flags: &ConsumerFlags) -> Result<Consuming, String> {
+        let nodes = match &flags.sources {
             Sources::Nsqds(addresses) => Nodes::Fixed(flags::parse_nsqds(addresses)?),
             Sources::Lookupds(addresses) => {
                 flags::check_lookupds(addresses)?;
@@ -38,34 +72,28 @@ impl Consuming {
         };
         Ok(Consuming {
             nodes,
-            config,
+            config: flags.client.clone(),
             dedup: None,
         })
     }
 
-    /// Returns the settings of consumers of these sources. Makes the filter of `--dedup`, if there is one, and logs what the
-    /// filter is. All consumers share the filter.
+    /// Makes the filter of `--dedup`, if there is one, and logs what the filter is. All consumers share the filter.
+    ///
+    /// # Errors
+    /// The filter cannot be made. The error is the text for the user.
+    pub async fn with_filter(mut self, flags: &ConsumerFlags) -> Result<Consuming, String> {
+        if let Some(dedup) = &flags.dedup {
+            self.dedup = Some(dedup.start().await?);
+        }
+        Ok(self)
+    }
+
+    /// Returns the settings of consumers, with the filter of `--dedup`.
     ///
     /// # Errors
     /// The filter cannot be made, or an address is wrong. The error is the text for the user.
-    pub async fn start(
-        sources: &Sources,
-        config: Config,
-        dedup: Option<&flags::Dedup>,
-    ) -> Result<Consuming, String> {
-        let consuming = Consuming::new(sources, config)?;
-        let dedup = match dedup {
-            Some(flags) => Some(flags.start().await?),
-            None => None,
-        };
-        Ok(consuming.recognising(dedup))
-    }
-
-    /// Lets the consumers recognise messages that were handled before. All of them share one filter.
-    #[must_use]
-    pub fn recognising(mut self, dedup: Option<Dedup>) -> Consuming {
-        self.dedup = dedup;
-        self
+    pub async fn start(flags: &ConsumerFlags) -> Result<Consuming, String> {
+        Consuming::new(flags)?.with_filter(flags).await
     }
 
     /// Connects one consumer for each topic. `describe` sets what a tool wants beside the common settings. An nsqd that
@@ -127,6 +155,34 @@ impl Consuming {
     }
 }
 
+/// Lets `handle` take the messages of consumers, at most `concurrency` of each consumer at a time. After a signal, waits until
+/// all messages have their answers, and does `end`. Shows the progress meanwhile.
+pub async fn relay<F>(
+    consumers: Vec<Consumer>,
+    concurrency: usize,
+    handle: impl Fn(Message) -> F + Clone + Send + Sync + 'static,
+    signals: &mut StopSignals,
+    end: impl Future<Output = ()>,
+) where
+    F: Future<Output = Result<(), String>> + Send + 'static,
+{
+    let controls: Vec<_> = consumers.iter().map(Consumer::control).collect();
+    let mut topics = JoinSet::new();
+    for consumer in consumers {
+        topics.spawn(consumer.run(concurrency, handle.clone()));
+    }
+    let until_stop = async {
+        signals.wait().await;
+        // The topics end with their consumers, unless a message takes longer than the stop may take.
+        tokio::select! {
+            _ = topics.join_all() => {}
+            () = shut_down(controls.clone()) => {}
+        }
+        end.await;
+    };
+    process::beside(until_stop, || Figures::of_consumers(&controls)).await;
+}
+
 /// Logs an event of a producer or consumer, in the form of NSQ's client. Events that may come with each message have one line
 /// a second for each cause.
 pub fn log_event(event: &Event) {
@@ -164,7 +220,6 @@ mod tests {
     use std::time::Duration;
 
     use parking_lot::Mutex;
-    use ringq_client::Message;
     use ringq_client::testing::MockNetwork;
 
     use super::*;

@@ -26,20 +26,21 @@
 //! let options = NSQ_COUNT.options(args.map(Into::into), "vm").unwrap();
 //! let flags: Flags = options.read().unwrap();
 //! assert_eq!(flags.topic, "clicks");
-//! let sources = Sources::from_options(&options).unwrap();
+//! let sources = Sources::from_options(&options, &flags::NSQD_TCP_ADDRESS).unwrap();
 //! assert_eq!(sources, Sources::Nsqds(vec!["127.0.0.1:4150".to_owned()]));
 //! # }
 //! ```
 
 mod dedup;
 
-use std::fmt;
+use std::ffi::OsString;
 use std::time::Duration;
 
 use program::flag::{self, FlagOf};
 use program::log::Format;
 use program::{Exit, FlagValue, Options, Program, version};
 use ringq_client::{Address, Config, Lookupd};
+use wire::name::{InvalidName, is_valid_name};
 
 pub use self::dedup::{DEDUP, DEDUP_STATE, Dedup};
 
@@ -111,49 +112,102 @@ pub const fn new<T: FlagValue>(
     flag::new(name, default, help).without_key()
 }
 
-/// The places where a consumer finds the nsqds.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Sources {
-    /// These nsqds: `host:port`, or the path of a unix socket.
-    Nsqds(Vec<String>),
-    /// The nsqds that these nsqlookupds name: `host:port` or a URL.
-    Lookupds(Vec<String>),
+/// The reason why a tool does not start.
+#[derive(Debug)]
+pub enum Refusal {
+    /// The reason for the user, which ends the tool with code 1.
+    Reason(String),
+    /// The end that the table of flags decides.
+    Exit(Exit),
 }
 
-/// The reason why the addresses of a command line name no source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SourceError {
-    /// There is no address.
-    Missing,
-    /// There are addresses of nsqds and of nsqlookupds.
-    Both,
-}
-
-impl fmt::Display for SourceError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SourceError::Missing => "--nsqd-tcp-address or --lookupd-http-address required",
-            SourceError::Both => "use --nsqd-tcp-address or --lookupd-http-address not both",
-        })
+impl<T: ToString + ?Sized> From<&T> for Refusal {
+    fn from(reason: &T) -> Refusal {
+        Refusal::Reason(reason.to_string())
     }
 }
 
-impl std::error::Error for SourceError {}
+impl From<String> for Refusal {
+    fn from(reason: String) -> Refusal {
+        Refusal::Reason(reason)
+    }
+}
+
+impl From<Exit> for Refusal {
+    fn from(exit: Exit) -> Refusal {
+        Refusal::Exit(exit)
+    }
+}
+
+/// Reads a command line, without the program's name, and checks the values of its flags with `config`.
+///
+/// # Errors
+/// The program ends: a value or a flag is wrong, or the command line has `--help` or
+/// `--version`.
+pub fn read<C>(
+    program: &'static Program,
+    args: impl IntoIterator<Item = OsString>,
+    config: impl FnOnce(&Options) -> Result<C, Refusal>,
+) -> Result<C, Exit> {
+    let options = program.options(args, &program::hostname())?;
+    match options.arguments() {
+        [] => config(&options).map_err(|refusal| refusal.exit(program)),
+        // NSQ's tools end their flags at the first such word, and ignore all flags behind the word.
+        words => Err(program.failed(&format!(
+            "unknown arguments: [{}]; a value of a boolean flag follows behind =, as in -flag=false",
+            words.join(" ")
+        ))),
+    }
+}
+
+impl Refusal {
+    /// Returns the end of the program.
+    pub fn exit(self, program: &Program) -> Exit {
+        match self {
+            Refusal::Reason(why) => program.failed(&why),
+            Refusal::Exit(exit) => exit,
+        }
+    }
+}
+
+/// The places where a tool finds the nsqds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sources {
+    /// These nsqds: `host:port`, or for a consumer the path of a unix socket.
+    Nsqds(Vec<String>),
+    /// The nsqds that these nsqlookupds name: `host:port`, or for a consumer a URL.
+    Lookupds(Vec<String>),
+}
 
 impl Sources {
-    /// Returns the addresses of [`NSQD_TCP_ADDRESS`] or [`LOOKUPD_HTTP_ADDRESS`].
+    /// Returns the addresses of `nsqd_flag` or [`LOOKUPD_HTTP_ADDRESS`].
     ///
     /// # Errors
-    /// The command line has addresses of neither kind, or of both kinds.
-    pub fn from_options(options: &Options) -> Result<Sources, SourceError> {
-        let nsqds = options.get(&NSQD_TCP_ADDRESS);
-        let lookupds = options.get(&LOOKUPD_HTTP_ADDRESS);
+    /// The command line has addresses of neither kind, or of both kinds. The error is the text of NSQ's tools.
+    pub fn from_options(
+        options: &Options,
+        nsqd_flag: &FlagOf<Vec<String>>,
+    ) -> Result<Sources, String> {
+        let (nsqds, lookupds) = (options.get(nsqd_flag), options.get(&LOOKUPD_HTTP_ADDRESS));
+        let (nsqd, lookupd) = (nsqd_flag.name(), LOOKUPD_HTTP_ADDRESS.name());
         match (nsqds.is_empty(), lookupds.is_empty()) {
-            (true, true) => Err(SourceError::Missing),
-            (false, false) => Err(SourceError::Both),
+            (true, true) => Err(format!("--{nsqd} or --{lookupd} required")),
+            (false, false) => Err(format!("use --{nsqd} or --{lookupd} not both")),
             (false, true) => Ok(Sources::Nsqds(nsqds)),
             (true, false) => Ok(Sources::Lookupds(lookupds)),
         }
+    }
+
+    /// Returns the addresses of [`NSQD_TCP_ADDRESS`] or [`LOOKUPD_HTTP_ADDRESS`], for a tool whose line about missing
+    /// addresses ends with a full stop.
+    ///
+    /// # Errors
+    /// Those of [`Sources::from_options`].
+    pub fn from_options_with_full_stop(options: &Options) -> Result<Sources, String> {
+        Sources::from_options(options, &NSQD_TCP_ADDRESS).map_err(|why| {
+            let full_stop = if why.ends_with("required") { "." } else { "" };
+            why + full_stop
+        })
     }
 }
 
@@ -177,21 +231,6 @@ pub fn check_lookupds(addresses: &[String]) -> Result<(), String> {
         .map(|address| Lookupd::check_address(address));
     let result: Result<(), _> = checked.try_for_each(|result| result);
     result.map_err(|error| format!("--{}: {error}", LOOKUPD_HTTP_ADDRESS.name()))
-}
-
-/// Checks that no words follow the flags. NSQ's tools end their flags at the first such word, and ignore all flags
-/// behind the word.
-///
-/// # Errors
-/// There is such a word. The error is the reason for the user.
-pub fn check_no_words(options: &Options) -> Result<(), String> {
-    match options.arguments() {
-        [] => Ok(()),
-        words => Err(format!(
-            "unknown arguments: [{}]; a value of a boolean flag follows behind =, as in -flag=false",
-            words.join(" ")
-        )),
-    }
 }
 
 /// Returns the value of [`MAX_IN_FLIGHT`].
@@ -218,6 +257,26 @@ pub fn limit(name: &str, value: i64) -> Result<Option<u64>, String> {
     }
 }
 
+/// Checks a name of a topic or channel.
+///
+/// # Errors
+/// The name is not valid. The error is the reason for the user.
+pub fn check_name(flag: &str, name: &str) -> Result<(), String> {
+    if is_valid_name(name.as_bytes()) {
+        Ok(())
+    } else {
+        Err(format!("--{flag} is invalid: {}", InvalidName(name)))
+    }
+}
+
+/// Returns the number of requests between two lines about times, for the value of a flag. 0 means no lines.
+///
+/// # Errors
+/// The value is negative. The error is the reason for the user.
+pub fn status_every(value: i64) -> Result<usize, String> {
+    usize::try_from(value).map_err(|_| "--status-every must not be negative".to_owned())
+}
+
 /// Checks that the time of a flag is above zero.
 ///
 /// # Errors
@@ -241,26 +300,28 @@ pub fn client_config() -> Config {
     }
 }
 
-/// Applies the values of [`CONSUMER_OPT`] or [`PRODUCER_OPT`] to `config`, in the order of the
-/// command line.
+/// Returns the settings of a tool's consumers or producers: `base` with the values of [`CONSUMER_OPT`] or
+/// [`PRODUCER_OPT`], in the order of the command line.
 ///
 /// # Errors
 /// The client refuses a value: `tls_key` may not belong to `tls_cert`, which only both together
-/// show. The program ends with code 2.
-pub fn apply_client_options(
+/// show.
+pub fn client_with_options(
     program: &Program,
     options: &Options,
     flag: &FlagOf<Vec<String>>,
-    config: &mut Config,
-) -> Result<(), Exit> {
+    base: Config,
+) -> Result<Config, Refusal> {
+    let mut config = base;
     for value in options.get(flag) {
         let (name, setting) = split_client_option(&value);
         if let Err(error) = config.set(name, setting) {
-            let hostname = program::hostname();
-            return Err(program.refused(flag.name(), &value, &error.to_string(), &hostname));
+            let (why, hostname) = (error.to_string(), options.hostname());
+            return Err(program.refused(flag.name(), &value, &why, hostname).into());
         }
     }
-    Ok(())
+    config.user_agent = user_agent(program.name);
+    Ok(config)
 }
 
 /// Returns the name and the value of a client's option. A name without a value means true.
@@ -276,10 +337,10 @@ fn check_client_option(text: &str) -> Result<(), String> {
 
 /// Returns the name under which a tool introduces itself to nsqd: `nsq_tail/1.3.0
 /// ringq-client/0.1.0`.
-pub fn user_agent(tool: &str) -> String {
+fn user_agent(tool: &str) -> String {
     let library = Config::default().user_agent;
     format!("{tool}/{} {library}", version::NSQ_VERSION)
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -3,16 +3,10 @@
 //!
 //! ```text
 //!   src/bin/<tool>.rs ──► <tool>: table of flags, checks, work
-//!                            ├──► process       command line, log, threads, signals and exit code
-//!                            ├──► progress      the line below the log, at a terminal
-//!                            ├──► flags         rows that several tools have
-//!                            ├──► listening     the listener of a tool that serves HTTP
+//!                            ├──► flags         rows that several tools have, and their checks
+//!                            ├──► process       log, threads, signals, exit code, and the line at a terminal
 //!                            ├──► consuming     from those flags to consumers
-//!                            ├──► stopping      signals, and the end of consumers and producers
-//!                            ├──► advice        what helps after the failure of a file
 //!                            ├──► destinations  a choice among addresses, and how long requests take
-//!                            ├──► host_pool     a choice among destinations, without those that fail
-//!                            ├──► timing_lines  how long the last requests took
 //!                            └──► cluster       the nsqds and their figures, over HTTP
 //! ```
 //!
@@ -21,13 +15,10 @@
 
 #![forbid(unsafe_code)]
 
-pub mod advice;
 pub mod cluster;
 pub mod consuming;
 pub mod destinations;
 pub mod flags;
-pub mod host_pool;
-pub mod listening;
 pub mod nsq_forget;
 pub mod nsq_pubsub;
 pub mod nsq_stat;
@@ -37,7 +28,4 @@ pub mod nsq_to_http;
 pub mod nsq_to_nsq;
 pub mod nsqtop;
 pub mod process;
-pub mod progress;
-pub mod stopping;
-pub mod timing_lines;
 pub mod to_nsq;

@@ -8,31 +8,22 @@
 //!                          └─► HttpClient           connections, TLS, time limits
 //! ```
 
-mod accepted;
 mod config;
 mod delivery;
 mod endpoint;
-mod get_template;
-mod headers;
-mod hop;
 mod http_client;
-mod redacted;
+mod request;
 
 use std::ffi::OsString;
-use std::pin::pin;
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use program::log::Level;
 use program::log_info;
 use ringq_client::{AutoTouch, Consumer, Message};
-use tokio::task::JoinSet;
 
-use crate::consuming::Consuming;
-use crate::process;
-use crate::progress::{self, Figures};
-use crate::stopping::{StopSignals, shut_down};
+use crate::consuming::{Consuming, relay};
+use crate::process::{self, StopSignals};
 use config::Config;
 pub use config::NSQ_TO_HTTP;
 use delivery::Delivery;
@@ -43,15 +34,11 @@ const TOUCH_MARGIN: Duration = Duration::from_secs(60);
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    process::run_tool(
-        Config::from_args(args),
-        |config| (Level::Info, &config.log_style),
-        relay,
-    )
+    process::run_tool(&NSQ_TO_HTTP, args, Config::new, send)
 }
 
 /// Sends messages until a signal comes. The error is the reason for the user.
-async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
+async fn send(config: Config, mut signals: StopSignals) -> Result<(), String> {
     let has_tls = config.endpoints.iter().any(|endpoint| endpoint.has_tls());
     let client = HttpClient::new(
         config.headers.clone(),
@@ -68,37 +55,18 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
         consumers = connect(&config) => consumers?,
         () = signals.wait() => return Ok(()),
     };
-    let controls: Vec<_> = consumers.iter().map(Consumer::control).collect();
-    let mut topics = JoinSet::new();
-    for consumer in consumers {
+    let deliver = move |message: Message| {
         let delivery = Arc::clone(&delivery);
-        topics.spawn(
-            consumer.run(config.flags.concurrency, move |message: Message| {
-                let delivery = Arc::clone(&delivery);
-                async move { delivery.deliver(&message).await }
-            }),
-        );
-    }
-    let until_stop = async {
-        let mut work = pin!(topics.join_all());
-        tokio::select! {
-            _ = &mut work => return,
-            () = signals.wait() => {}
-        }
-        // The work ends with the consumers, unless a request takes longer than the stop may take.
-        tokio::select! {
-            _ = work => {}
-            () = shut_down(controls.clone()) => {}
-        }
+        async move { delivery.deliver(&message).await }
     };
-    progress::beside(until_stop, || Figures::of_consumers(&controls)).await;
+    let concurrency = config.flags.concurrency;
+    relay(consumers, concurrency, deliver, &mut signals, async {}).await;
     Ok(())
 }
 
 /// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let consumer = config.client.clone();
-    let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref()).await?;
+    let consuming = Consuming::start(&config.consumer).await?;
     let touches = touches(config);
     consuming
         .connect(&config.flags.topics, &config.flags.channel, |builder| {
@@ -116,7 +84,7 @@ fn touches(config: &Config) -> AutoTouch {
     };
     // The messages in flight of all topics are sent in this many rounds.
     let in_flight =
-        (config.client.max_in_flight as usize).saturating_mul(config.flags.topics.len());
+        (config.consumer.client.max_in_flight as usize).saturating_mul(config.flags.topics.len());
     let rounds = in_flight.div_ceil(config.flags.concurrency);
     let count = u32::try_from(requests.saturating_mul(rounds)).unwrap_or(u32::MAX);
     let time = config

@@ -12,37 +12,29 @@
 mod config;
 mod filter;
 mod forwarding;
-mod key;
+mod json;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use program::log::Level;
 use program::{log_info, log_warn};
 use ringq_client::{Address, Consumer, Message, Producer};
-use tokio::task::JoinSet;
 
-use crate::consuming::{Consuming, log_event};
-use crate::process;
-use crate::progress::{self, Figures};
-use crate::stopping::{StopSignals, close, shut_down, within_stop_time};
+use crate::consuming::{Consuming, log_event, relay};
+use crate::process::{self, StopSignals, close, within_stop_time};
 use config::Config;
 pub use config::NSQ_TO_NSQ;
 use forwarding::Forwarding;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    process::run_tool(
-        Config::from_args(args),
-        |config| (Level::Info, &config.log_style),
-        relay,
-    )
+    process::run_tool(&NSQ_TO_NSQ, args, Config::new, copy)
 }
 
 /// Forwards messages until a signal comes. The error is the reason for the user.
-async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
+async fn copy(config: Config, mut signals: StopSignals) -> Result<(), String> {
     let producer = Producer::builder()
         .nodes(config.destinations.iter().cloned())
         .config(config.producer.clone())
@@ -65,27 +57,14 @@ async fn relay(config: Config, mut signals: StopSignals) -> Result<(), String> {
         consumers = connect(&config) => consumers?,
         () = signals.wait() => return Ok(()),
     };
-    let controls: Vec<_> = consumers.iter().map(Consumer::control).collect();
     // Each message in flight has a handler, so the publishes are as many as the messages.
-    let concurrency = config.consumer.max_in_flight as usize;
-    let mut topics = JoinSet::new();
-    for consumer in consumers {
+    let concurrency = config.consumer.client.max_in_flight as usize;
+    let forward = move |message: Message| {
         let forwarding = Arc::clone(&forwarding);
-        topics.spawn(consumer.run(concurrency, move |message: Message| {
-            let forwarding = Arc::clone(&forwarding);
-            async move { forwarding.forward(&message).await }
-        }));
-    }
-    let until_stop = async {
-        signals.wait().await;
-        // The topics end with their consumers, unless a publish takes longer than the stop may take.
-        tokio::select! {
-            _ = topics.join_all() => {}
-            () = shut_down(controls.clone()) => {}
-        }
-        within_stop_time(close(&producer)).await;
+        async move { forwarding.forward(&message).await }
     };
-    progress::beside(until_stop, || Figures::of_consumers(&controls)).await;
+    let end = within_stop_time(close(&producer));
+    relay(consumers, concurrency, forward, &mut signals, end).await;
     Ok(())
 }
 
@@ -104,11 +83,7 @@ async fn warn_of_unreachable(producer: Producer, destinations: Vec<Address>) {
 
 /// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let consumer = config.consumer.clone();
-    let consuming = Consuming::start(&config.sources, consumer, config.dedup.as_ref()).await?;
-    consuming
-        .connect(&config.flags.topics, &config.flags.channel, |builder| {
-            builder
-        })
-        .await
+    let consuming = Consuming::start(&config.consumer).await?;
+    let connecting = consuming.connect(&config.flags.topics, &config.flags.channel, |it| it);
+    connecting.await
 }

@@ -2,27 +2,20 @@
 //! says what limits it.
 //!
 //! ```text
-//!   /nodes, /stats ─► Sampler ─Sample─► State ─► Table ─► screen ─► terminal
-//!                                         ▲         └──► plain ─► standard output
+//!   /nodes, /stats ─► Sampler ─Sample─► State ─View─► Table ─► screen ─► terminal
+//!                                         ▲             └──────────────► standard output
 //!                                       keys
 //! ```
 //!
 //! [`Table`] is a pure function of two samples, and [`State`] a state machine without a terminal.
 
-mod channels;
-mod clients;
 mod config;
-mod nodes;
-mod plain;
-mod row;
 mod sample;
-mod sampler;
 mod screen;
-mod shards;
 mod state;
 mod table;
 pub mod terminal;
-mod topics;
+mod views;
 
 #[cfg(test)]
 mod tests;
@@ -34,12 +27,13 @@ use std::thread;
 
 use config::Config;
 pub use config::NSQTOP;
-use sampler::Sampler;
 use state::State;
+
+use crate::flags;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    let config = match Config::from_args(args) {
+    let config = match flags::read(&NSQTOP, args, Config::new) {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
@@ -57,7 +51,7 @@ pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Prints one table, for the time between two samples. The error is the reason for the user.
 fn print_once(config: &Config) -> Result<(), String> {
-    let mut sampler = Sampler::new(config);
+    let mut sampler = config.sampler();
     let before = sampler.sample();
     if before.nodes.is_empty() {
         return Err(before.problems().join("\n"));
@@ -68,7 +62,7 @@ fn print_once(config: &Config) -> Result<(), String> {
     for problem in state.problems() {
         eprintln!("{problem}");
     }
-    let text = plain::text(&state.table());
+    let text = state.table().plain_text();
     let mut stdout = io::stdout().lock();
     stdout
         .write_all(text.as_bytes())

@@ -10,12 +10,8 @@
 //! are confirmed, or at the first failure.
 
 mod config;
-mod connections;
 mod input;
 mod publishing;
-mod rate;
-mod records;
-mod retries;
 
 use std::ffi::OsString;
 use std::future::pending;
@@ -23,26 +19,18 @@ use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::sync::Arc;
 
-use program::log::Level;
 use program::log_info;
 use tokio::time::{Instant, sleep_until};
 
-use crate::process;
-use crate::progress;
-use crate::stopping::{STOP_TIME_MAX, StopSignals, close, within_stop_time};
+use crate::process::{self, STOP_TIME_MAX, StopSignals, close, within_stop_time};
 use config::Config;
 pub use config::TO_NSQ;
-use input::Input;
+use input::{Input, Rate};
 use publishing::Publishing;
-use rate::Rate;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
-    process::run_tool(
-        Config::from_args(args),
-        |config| (Level::Info, &config.log_style),
-        publish_input,
-    )
+    process::run_tool(&TO_NSQ, args, Config::new, publish_input)
 }
 
 /// Publishes the input until its end, or until a signal comes. The error is the reason for the user.
@@ -59,7 +47,7 @@ async fn publish_input(config: Config, mut signals: StopSignals) -> Result<(), S
     let result = if io::stdin().is_terminal() {
         work.await
     } else {
-        progress::beside(work, || counts.figures()).await
+        process::beside(work, || counts.figures()).await
     };
     match result {
         Ok(()) => within_stop_time(close(&publishing.producer)).await,

@@ -8,19 +8,18 @@
 //!           └─ body, json:/pointer
 //! ```
 
-mod plan;
-mod settings;
-
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use program::flag::{self, FlagOf};
 use program::{Options, log_info, log_warn};
-use ringq_client::dedup::{self, JsonPointer, Key, WhenUnavailable};
+use ringq_client::dedup::filters::{
+    FilterOptionError, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached,
+    MemcachedOptions, RoaringPair, arithmetic,
+};
+use ringq_client::dedup::{self, AnyFilter, JsonPointer, Key, PointerError, WhenUnavailable};
 use tokio::task::spawn_blocking;
-
-use self::plan::{Plan, parse_pointer};
-use self::settings::Settings;
+use wire::go_value::parse_duration;
 
 /// The recognition of messages that were handled before.
 pub const DEDUP: FlagOf<String> = flag::new(
@@ -86,7 +85,7 @@ impl Dedup {
             };
         }
         let mut dedup = Dedup::parse(&value).map_err(|why| format!("--dedup: {why}"))?;
-        if state.is_some() && matches!(dedup.filter, Plan::Memcached { .. }) {
+        if state.is_some() && matches!(dedup.filter, Plan::Memcached(..)) {
             return Err(
                 "memcached keeps its own state: use --dedup-state only with another filter"
                     .to_owned(),
@@ -126,10 +125,7 @@ impl Dedup {
         let flags = self.clone();
         let made = spawn_blocking(move || flags.make()).await;
         let dedup = made.map_err(|error| format!("--dedup: {error}"))??;
-        if let Plan::Memcached {
-            when_unavailable, ..
-        } = &self.filter
-        {
+        if let Plan::Memcached(_, when_unavailable) = &self.filter {
             tokio::spawn(warn_if_unavailable(dedup.clone(), *when_unavailable));
         }
         Ok(dedup)
@@ -144,10 +140,7 @@ impl Dedup {
         if let Some(path) = &self.state {
             builder = builder.state_file(path).save_interval(SAVE_INTERVAL);
         }
-        if let Plan::Memcached {
-            when_unavailable, ..
-        } = &self.filter
-        {
+        if let Plan::Memcached(_, when_unavailable) = &self.filter {
             builder = builder.when_store_unavailable(*when_unavailable);
         }
         let dedup = builder
@@ -189,7 +182,7 @@ impl Dedup {
     /// Returns the filter, its memory and its file in words.
     fn describe(&self, dedup: &dedup::Dedup) -> String {
         let filter = self.filter.describe();
-        if let Plan::Memcached { .. } = self.filter {
+        if let Plan::Memcached(..) = self.filter {
             return filter;
         }
         let state = match (&self.state, dedup.is_restored()) {
@@ -236,6 +229,297 @@ fn parse_key(text: &str) -> Result<KeyPlace, String> {
         _ => Err(format!(
             "the key is {text:?}: begin with body, or with json: and a pointer such as json:/id"
         )),
+    }
+}
+
+/// The slots of an inverse Bloom filter, and the numbers of a source, if the command line does not say how many.
+const KEYS_DEFAULT: u64 = 1_000_000;
+
+/// A filter that is to be made.
+#[derive(Clone, Debug, PartialEq)]
+enum Plan {
+    Inverse {
+        slots: u64,
+    },
+    Forgetful {
+        window: Duration,
+        rate: f64,
+        false_positives: f64,
+    },
+    Roaring {
+        numbers: u64,
+        sources: u64,
+        source: Option<JsonPointer>,
+    },
+    /// All consumers need the same secret, so it is that of the options.
+    Memcached(MemcachedOptions, WhenUnavailable),
+}
+
+impl Plan {
+    /// Takes the name of the filter and its options. The error is the text for the user.
+    fn parse(settings: &mut Settings) -> Result<Plan, String> {
+        let filter = settings
+            .text("filter")
+            .unwrap_or_else(|| "inverse".to_owned());
+        Ok(match filter.as_str() {
+            "inverse" => inverse(settings)?,
+            "forgetful" => Plan::Forgetful {
+                window: match settings.duration("window")? {
+                    Some(window) => window,
+                    None => {
+                        return Err("this filter needs window, a duration such as 1h".to_owned());
+                    }
+                },
+                rate: settings.needed_rate("rate")?,
+                false_positives: settings.probability("false-positives", 0.001)?,
+            },
+            "roaring" => Plan::Roaring {
+                numbers: settings.count("numbers", KEYS_DEFAULT)?,
+                sources: settings.count("sources", 1000)?,
+                source: match settings.text("source") {
+                    Some(pointer) => Some(parse_pointer(&pointer)?),
+                    None => None,
+                },
+            },
+            "memcached" => {
+                let address = settings
+                    .text("address")
+                    .ok_or("this filter needs address=host:port or unix:///path")?;
+                let mut options = MemcachedOptions::new(&address);
+                if let Some(prefix) = settings.text("prefix") {
+                    options.prefix = prefix;
+                }
+                options.lease = settings.duration("lease")?;
+                if let Some(window) = settings.duration("window")? {
+                    options.window = window;
+                }
+                Plan::Memcached(options, when_unavailable(settings)?)
+            }
+            other => {
+                return Err(format!(
+                    "there is no filter {other:?}: choose inverse, forgetful, roaring or memcached"
+                ));
+            }
+        })
+    }
+
+    /// Makes the filter, which takes its memory now. The error is the text for the user.
+    fn make(&self) -> Result<AnyFilter, String> {
+        let hasher = KeyHasher::new(rand::random());
+        let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
+        let now = since_1970.unwrap_or_default();
+        let refused = |error: FilterOptionError| error.to_string();
+        Ok(match self {
+            Plan::Inverse { slots } => InverseBloom::with_hasher(*slots, hasher)
+                .map_err(refused)?
+                .into(),
+            Plan::Forgetful {
+                window,
+                rate,
+                false_positives,
+            } => {
+                let options = ForgetfulOptions {
+                    filters: 5,
+                    window: *window,
+                    rate: *rate,
+                    false_positives_max: *false_positives,
+                    hasher,
+                };
+                ForgetfulBloom::new(options, now).map_err(refused)?.into()
+            }
+            Plan::Roaring {
+                numbers, sources, ..
+            } => RoaringPair::new(*numbers, *sources as usize)
+                .map_err(refused)?
+                .into(),
+            Plan::Memcached(options, _) => Memcached::new(options.clone())
+                .map_err(|error| error.to_string())?
+                .into(),
+        })
+    }
+
+    /// Returns the filter in words.
+    fn describe(&self) -> String {
+        match self {
+            Plan::Inverse { slots } => format!("inverse Bloom filter with {slots} slots"),
+            Plan::Forgetful { window, rate, .. } => {
+                format!("forgetful Bloom filter for {window:?} at {rate} messages per second")
+            }
+            Plan::Roaring {
+                numbers, sources, ..
+            } => format!("exact sets of the last {numbers} numbers of {sources} sources"),
+            Plan::Memcached(options, _) => {
+                let MemcachedOptions {
+                    address,
+                    lease,
+                    window,
+                    ..
+                } = options;
+                let lease = match lease {
+                    Some(lease) => format!("leases of {lease:?}"),
+                    None => "leases of the message timeout".to_owned(),
+                };
+                format!("memcached at {address}, {lease}, window of {window:?}")
+            }
+        }
+    }
+
+    /// Returns the most bytes that a filter of numbers takes in the usual case. Its bound, which is that of random
+    /// numbers, is two thousand times as high. Other filters have no usual case.
+    fn bytes_if_consecutive(&self) -> Option<u64> {
+        let Plan::Roaring {
+            numbers, sources, ..
+        } = self
+        else {
+            return None;
+        };
+        // Empty sets take no memory.
+        let sets = RoaringPair::new(*numbers, *sources as usize).ok()?;
+        Some(sets.bytes_if_consecutive())
+    }
+
+    /// Returns what the user must know about a filter that may drop fresh messages.
+    fn warning(&self) -> Option<String> {
+        let Plan::Forgetful {
+            false_positives, ..
+        } = self
+        else {
+            return None;
+        };
+        Some(format!(
+            "filter=forgetful takes up to {false_positives} of the fresh messages for duplicates, and finishes them: these \
+             messages are lost. filter=inverse loses none"
+        ))
+    }
+}
+
+/// Parses a JSON pointer. The error is the text for the user.
+fn parse_pointer(text: &str) -> Result<JsonPointer, String> {
+    text.parse()
+        .map_err(|error: PointerError| error.to_string())
+}
+
+/// Reads the sizes of an inverse Bloom filter: its slots, or what they follow from.
+fn inverse(settings: &mut Settings) -> Result<Plan, String> {
+    let Some(window) = settings.duration("window")? else {
+        let slots = settings.count("slots", KEYS_DEFAULT)?;
+        return Ok(Plan::Inverse { slots });
+    };
+    if settings.left.iter().any(|(name, _)| name == "slots") {
+        return Err("give slots, or window and rate, and not both".to_owned());
+    }
+    let rate = settings.needed_rate("rate")?;
+    let forgotten = settings.probability("forgotten", 0.01)?;
+    let slots =
+        arithmetic::slots_for(rate, window, forgotten).map_err(|error| error.to_string())?;
+    Ok(Plan::Inverse { slots })
+}
+
+fn when_unavailable(settings: &mut Settings) -> Result<WhenUnavailable, String> {
+    match settings.text("when-unavailable").as_deref() {
+        None | Some("wait") => Ok(WhenUnavailable::Wait),
+        Some("handle") => Ok(WhenUnavailable::Handle),
+        Some(other) => Err(format!(
+            "when-unavailable is {other:?}: choose wait, or handle, which may handle duplicates"
+        )),
+    }
+}
+
+/// The options that no one has taken yet, in their order.
+#[derive(Debug)]
+struct Settings {
+    left: Vec<(String, String)>,
+    /// The names that the filter knows, for the error about one that it does not know.
+    known: Vec<&'static str>,
+}
+
+impl Settings {
+    /// Reads texts in the form `name=value`.
+    fn parse<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Settings, String> {
+        let mut left: Vec<(String, String)> = Vec::new();
+        for text in texts {
+            let Some((name, value)) = text.split_once('=') else {
+                return Err(format!("{text:?} is no option: write name=value"));
+            };
+            if value.is_empty() {
+                return Err(format!("{name} has no value"));
+            }
+            if left.iter().any(|(known, _)| known == name) {
+                return Err(format!("{name} is given twice"));
+            }
+            left.push((name.to_owned(), value.to_owned()));
+        }
+        Ok(Settings {
+            left,
+            known: Vec::new(),
+        })
+    }
+
+    /// Takes the value of an option.
+    fn text(&mut self, name: &'static str) -> Option<String> {
+        self.known.push(name);
+        let index = self.left.iter().position(|(known, _)| known == name)?;
+        Some(self.left.remove(index).1)
+    }
+
+    /// Takes a value that `read` understands. `form` says what values must be.
+    fn value<T>(
+        &mut self,
+        name: &'static str,
+        form: &str,
+        read: impl FnOnce(&str) -> Option<T>,
+    ) -> Result<Option<T>, String> {
+        let Some(text) = self.text(name) else {
+            return Ok(None);
+        };
+        let value = read(&text);
+        let value = value.ok_or_else(|| format!("{name} is {text:?}, and must be {form}"))?;
+        Ok(Some(value))
+    }
+
+    /// Takes a duration above zero.
+    fn duration(&mut self, name: &'static str) -> Result<Option<Duration>, String> {
+        self.value(name, "a duration above zero, such as 1h30m", |text| {
+            let ns = u64::try_from(parse_duration(text).ok()?).ok()?;
+            (ns > 0).then(|| Duration::from_nanos(ns))
+        })
+    }
+
+    /// Takes a rate in messages per second, which must be there.
+    fn needed_rate(&mut self, name: &'static str) -> Result<f64, String> {
+        let form = "a number of messages per second above zero";
+        let is_rate = |rate: &f64| rate.is_finite() && *rate > 0.0;
+        let rate = self.value(name, form, |text| text.parse().ok().filter(is_rate))?;
+        rate.ok_or_else(|| format!("window needs {name}, the usual number of messages per second"))
+    }
+
+    /// Takes a number above zero.
+    fn count(&mut self, name: &'static str, default: u64) -> Result<u64, String> {
+        let is_count = |count: &u64| *count > 0;
+        let count = self.value(name, "a whole number above zero", |text| {
+            text.parse().ok().filter(is_count)
+        })?;
+        Ok(count.unwrap_or(default))
+    }
+
+    /// Takes a probability that is neither 0 nor 1.
+    fn probability(&mut self, name: &'static str, default: f64) -> Result<f64, String> {
+        let is_probability = |value: &f64| *value > 0.0 && *value < 1.0;
+        let value = self.value(name, "a probability between 0 and 1", |text| {
+            text.parse().ok().filter(is_probability)
+        })?;
+        Ok(value.unwrap_or(default))
+    }
+
+    /// Refuses options that the filter does not know.
+    fn end(self) -> Result<(), String> {
+        match self.left.first() {
+            None => Ok(()),
+            Some((name, _)) => Err(format!(
+                "this filter has no option {name}; it has: {}",
+                self.known.join(", ")
+            )),
+        }
     }
 }
 

@@ -1,18 +1,15 @@
-//! The declaration of the flags, and the checks of their values.
+//! The declaration of the flags, and the checks of their values. [`Field`]: a place in a JSON message, and the values there.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use program::flag;
-use program::log::Style;
-use program::{Exit, Options, Program, version};
-use ringq_client::Config as ClientConfig;
-use wire::name::{InvalidName, is_valid_name};
+use program::{Options, Program, flag, version};
+use ringq_client::dedup::JsonPointer;
+use serde_json::Value;
 
-use super::field::Field;
 use super::table::{Limits, NAME_BYTES_MAX};
-use crate::flags::{self, CONSUMER_OPT, Sources};
+use crate::consuming::ConsumerFlags;
+use crate::flags::{self, CONSUMER_OPT, NSQD_TCP_ADDRESS, Refusal, Sources};
 
 program::flags! {
     /// The values of the flags.
@@ -46,44 +43,26 @@ pub static NSQ_FORGET: Program = Program::of::<Flags>("nsq_forget", version::of_
 /// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) log_style: Style,
     pub(super) flags: Flags,
     pub(super) field: Field,
     pub(super) distribution: String,
     pub(super) distribution_field: Option<Field>,
     pub(super) limits: Limits,
     pub(super) state_file: Option<PathBuf>,
-    pub(super) sources: Sources,
-    pub(super) client: ClientConfig,
-    /// The recognition of messages that were handled before.
-    pub(super) dedup: Option<flags::Dedup>,
+    pub(super) consumer: ConsumerFlags,
 }
 
 impl Config {
-    /// Reads the command line, without the program's name.
-    ///
-    /// # Errors
-    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
-    /// `--version`.
-    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
-        let options = NSQ_FORGET.options(args, &program::hostname())?;
-        let mut client = flags::client_config();
-        flags::apply_client_options(&NSQ_FORGET, &options, &CONSUMER_OPT, &mut client)?;
-        Config::new(&options, client).map_err(|why| NSQ_FORGET.failed(&why))
-    }
-
-    fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
-        flags::check_no_words(options)?;
+    pub(super) fn new(options: &Options) -> Result<Config, Refusal> {
+        let base = flags::client_config();
+        let mut client = flags::client_with_options(&NSQ_FORGET, options, &CONSUMER_OPT, base)?;
         let flags: Flags = options.read()?;
         let (topic, channel) = (&flags.topic, &flags.channel);
         if topic.is_empty() || channel.is_empty() || flags.field.is_empty() {
-            return Err("--topic, --channel and --field are required".to_owned());
+            return Err("--topic, --channel and --field are required".into());
         }
-        for (flag, name) in [("topic", topic), ("channel", channel)] {
-            if !is_valid_name(name.as_bytes()) {
-                return Err(format!("--{flag} is invalid: {}", InvalidName(name)));
-            }
-        }
+        flags::check_name("topic", topic)?;
+        flags::check_name("channel", channel)?;
         let place =
             |flag: &str, text: &str| Field::parse(text).map_err(|why| format!("--{flag}: {why}"));
         let field = place("field", &flags.field)?;
@@ -96,12 +75,11 @@ impl Config {
             name => name.to_owned(),
         };
         if distribution.len() > NAME_BYTES_MAX {
-            return Err(format!(
-                "--distribution has more than {NAME_BYTES_MAX} bytes"
-            ));
+            let why = format!("--distribution has more than {NAME_BYTES_MAX} bytes");
+            return Err(why.into());
         }
         if !(flags.rate.is_finite() && flags.rate > 0.0) {
-            return Err("--rate should be positive".to_owned());
+            return Err("--rate should be positive".into());
         }
         let limits = Limits {
             distributions_max: flags.distributions_max,
@@ -112,28 +90,72 @@ impl Config {
             ("bins-max", limits.bins_max),
         ] {
             if count == 0 {
-                return Err(format!("--{name} should be positive"));
+                return Err(format!("--{name} should be positive").into());
             }
         }
         flags::check_positive("save-interval", flags.save_interval)?;
         client.max_in_flight = flags::max_in_flight(options)?;
-        client.user_agent = flags::user_agent(NSQ_FORGET.name);
-        let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
-        client.validate().map_err(|error| error.to_string())?;
-        let dedup = flags::Dedup::from_options(options)?;
+        let sources = Sources::from_options(options, &NSQD_TCP_ADDRESS)?;
         let state_file = Some(&flags.state_file).filter(|path| !path.is_empty());
         Ok(Config {
-            log_style: options.log_style_of_tool(),
             field,
             distribution,
             distribution_field,
             limits,
             state_file: state_file.map(PathBuf::from),
-            sources,
-            client,
-            dedup,
+            consumer: ConsumerFlags::new(options, sources, client)?,
             flags,
         })
+    }
+}
+
+/// A place in a JSON message: the name of a field of the object, or a JSON pointer (RFC 6901).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Field(String);
+
+impl Field {
+    /// Returns the place that a user names. A name that begins with a slash is a JSON pointer.
+    ///
+    /// # Errors
+    /// The text is empty, or a wrong JSON pointer. The error is the reason for the user.
+    fn parse(text: &str) -> Result<Field, String> {
+        if text.is_empty() {
+            return Err("the name of a field is empty".to_owned());
+        }
+        if text.starts_with('/') {
+            // The check alone: the search of serde_json takes the text, and does not see wrong escapes.
+            let pointer = text.parse::<JsonPointer>();
+            pointer.map_err(|error| error.to_string())?;
+        }
+        Ok(Field(text.to_owned()))
+    }
+
+    /// Returns the values at this place: a text, a number or a boolean, or those of an array.
+    pub(super) fn values(&self, message: &Value) -> Vec<String> {
+        let found = if self.0.starts_with('/') {
+            message.pointer(&self.0)
+        } else {
+            message.get(&self.0)
+        };
+        match found {
+            Some(Value::Array(values)) => values.iter().filter_map(scalar).collect(),
+            Some(value) => scalar(value).into_iter().collect(),
+            None => Vec::new(),
+        }
+    }
+}
+
+/// Returns a message as JSON. The error is the reason for the log.
+pub(super) fn parse_message(body: &[u8]) -> Result<Value, String> {
+    serde_json::from_slice(body).map_err(|error| format!("the message is not JSON: {error}"))
+}
+
+fn scalar(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(number.to_string()),
+        Value::Bool(boolean) => Some(boolean.to_string()),
+        Value::Null | Value::Array(_) | Value::Object(_) => None,
     }
 }
 

@@ -22,9 +22,9 @@ use axum::routing::any;
 use parking_lot::Mutex;
 use serde::Serialize;
 
-use super::distribution::{Reading, Seconds};
 use super::table::{Counters, ForgetTable, NAME_BYTES_MAX, Wanted};
-use crate::listening::refuse_other_sites;
+use super::table::{Reading, Seconds};
+use crate::process::refuse_other_sites;
 
 /// The bins of `/nmostprobable` without `N`.
 const MOST_PROBABLE: usize = 10;

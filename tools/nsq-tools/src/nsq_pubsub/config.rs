@@ -1,14 +1,12 @@
 //! The declaration of the flags, and the checks of their values.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
-use program::flag;
-use program::log::Style;
-use program::{Exit, Options, Program, version};
+use program::{Options, Program, flag, version};
 use ringq_client::Config as ClientConfig;
 
-use crate::flags::{self, CONSUMER_OPT, PRODUCER_OPT, SourceError, Sources};
+use crate::consuming::ConsumerFlags;
+use crate::flags::{self, CONSUMER_OPT, PRODUCER_OPT, Refusal, Sources};
 
 program::flags! {
     /// The values of the flags.
@@ -39,70 +37,42 @@ pub static NSQ_PUBSUB: Program = Program::of::<Flags>("nsq_pubsub", version::of_
 /// The values of the flags, checked.
 #[derive(Clone, Debug)]
 pub(super) struct Config {
-    pub(super) log_style: Style,
     pub(super) flags: Flags,
-    pub(super) sources: Sources,
-    /// The settings of each client's consumer.
-    pub(super) consumer: ClientConfig,
+    /// The flags of each client's consumer.
+    pub(super) consumer: ConsumerFlags,
     pub(super) producer: ClientConfig,
-    /// The recognition of messages that were handled before.
-    pub(super) dedup: Option<flags::Dedup>,
 }
 
 impl Config {
-    /// Reads the command line, without the program's name.
-    ///
-    /// # Errors
-    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
-    /// `--version`.
-    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
-        let options = NSQ_PUBSUB.options(args, &program::hostname())?;
+    /// Checks all values, those of the original first and in its order.
+    pub(super) fn new(options: &Options) -> Result<Config, Refusal> {
         // A client that leaves makes attempts, and these must not use up a message.
-        let mut consumer = ClientConfig {
+        let base = ClientConfig {
             max_attempts: 0,
             ..flags::client_config()
         };
-        let mut producer = flags::client_config();
-        flags::apply_client_options(&NSQ_PUBSUB, &options, &CONSUMER_OPT, &mut consumer)?;
-        flags::apply_client_options(&NSQ_PUBSUB, &options, &PRODUCER_OPT, &mut producer)?;
-        Config::new(&options, consumer, producer).map_err(|why| NSQ_PUBSUB.failed(&why))
-    }
-
-    /// Checks all values, those of the original first and in its order.
-    fn new(
-        options: &Options,
-        mut consumer: ClientConfig,
-        mut producer: ClientConfig,
-    ) -> Result<Config, String> {
-        flags::check_no_words(options)?;
+        let of = |flag, base| flags::client_with_options(&NSQ_PUBSUB, options, flag, base);
+        let mut consumer = of(&CONSUMER_OPT, base)?;
+        let producer = of(&PRODUCER_OPT, flags::client_config())?;
         let flags: Flags = options.read()?;
         let max_in_flight = u32::try_from(flags.max_in_flight).ok();
         let max_in_flight = max_in_flight.filter(|max| *max > 0);
         consumer.max_in_flight = max_in_flight.ok_or("--max-in-flight must be > 0")?;
-        let sources = Sources::from_options(options).map_err(|error| match error {
-            SourceError::Missing => format!("{error}."),
-            SourceError::Both => error.to_string(),
-        })?;
+        let sources = Sources::from_options_with_full_stop(options)?;
         for (name, is_zero) in [
             ("heartbeat-interval", flags.heartbeat_interval.is_zero()),
             ("client-timeout", flags.client_timeout.is_zero()),
             ("max-body-size", flags.body_bytes_max == 0),
         ] {
             if is_zero {
-                return Err(format!("--{name} must be > 0"));
+                return Err(format!("--{name} must be > 0").into());
             }
         }
-        for client in [&mut consumer, &mut producer] {
-            client.user_agent = flags::user_agent(NSQ_PUBSUB.name);
-            client.validate().map_err(|error| error.to_string())?;
-        }
+        producer.validate().map_err(|error| error.to_string())?;
         Ok(Config {
-            log_style: options.log_style_of_tool(),
-            flags,
-            sources,
-            consumer,
+            consumer: ConsumerFlags::new(options, sources, consumer)?,
             producer,
-            dedup: flags::Dedup::from_options(options)?,
+            flags,
         })
     }
 }

@@ -1,14 +1,16 @@
 //! A stream: the messages of a channel, each a line of an endless answer.
 
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use axum::http::StatusCode;
 use futures_util::FutureExt;
 use program::http::Failure;
 use program::{log_info, log_warn};
-use ringq_client::{Acker, AutoTouch, Consumer, Requeue};
+use ringq_client::{Acker, AutoTouch, Config as ClientConfig, Consumer, Event, Requeue};
 use socket2::SockRef;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -16,12 +18,11 @@ use tokio::net::tcp::{ReadHalf, WriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{Interval, MissedTickBehavior, interval_at, timeout};
 
-use super::lines::Lines;
-use super::reach::{Decision, News, Reach};
 use super::request::Subscription;
-use super::shared::Shared;
-use crate::consuming::{Consuming, log_event};
-use crate::stopping::{TOUCH_TIME_MAX, drain, give_one_back};
+use super::streams::Shared;
+use crate::consuming::log_event;
+use crate::flags::Sources;
+use crate::process::{TOUCH_TIME_MAX, drain, give_one_back};
 
 /// The head of a stream. Old clients compare it byte by byte.
 const HEAD: &str =
@@ -63,7 +64,7 @@ impl fmt::Display for End {
 pub(super) async fn serve(mut socket: TcpStream, peer: SocketAddr, query: &str, shared: &Shared) {
     let config = &shared.config;
     let own_channel = config.flags.has_ephemeral_channels.then(own_channel);
-    let most = config.consumer.max_in_flight;
+    let most = config.consumer.client.max_in_flight;
     let subscription = match Subscription::parse(query, most, own_channel) {
         Ok(subscription) => subscription,
         Err(refused) => return refuse(socket, StatusCode::BAD_REQUEST, &refused.to_string()).await,
@@ -124,15 +125,18 @@ fn own_channel() -> String {
 /// Makes a consumer that has reached an nsqd. The error is the reason for the log.
 async fn reach(subscription: &Subscription, shared: &Shared) -> Result<Consumer, String> {
     let config = &shared.config;
-    let mut client = config.consumer.clone();
-    client.max_in_flight = subscription.max_in_flight;
-    let consuming = Consuming::new(&config.sources, client)?.recognising(shared.dedup.clone());
+    let client = ClientConfig {
+        max_in_flight: subscription.max_in_flight,
+        ..config.consumer.client.clone()
+    };
     let (sender, mut news) = mpsc::unbounded_channel();
     let touch = AutoTouch {
         limit: TOUCH_TIME_MAX,
     };
-    let builder = consuming
+    let builder = shared
+        .consuming
         .builder(&subscription.topic, &subscription.channel)
+        .config(client)
         .give_back_at_shutdown(true)
         .auto_touch(Some(touch))
         .events(move |event| {
@@ -143,7 +147,7 @@ async fn reach(subscription: &Subscription, shared: &Shared) -> Result<Consumer,
             }
         });
     let consumer = builder.connect().await.map_err(|error| error.to_string())?;
-    let mut reach = Reach::new(&config.sources);
+    let mut reach = Reach::new(&config.consumer.sources);
     let decided = async {
         while let Some(news) = news.recv().await {
             if let Some(decision) = reach.learn(news) {
@@ -257,3 +261,154 @@ fn heartbeat() -> String {
     let seconds = since_1970.unwrap_or_default().as_secs();
     format!("{{\"_heartbeat_\":{seconds}}}")
 }
+
+/// Bytes that are gathered before they are written.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// Lines that wait for a client. `A` is the means by which a message is answered.
+#[derive(Debug)]
+struct Lines<A> {
+    bytes: Vec<u8>,
+    /// The bytes that the socket has taken.
+    written: usize,
+    /// Each message's line in `bytes`, in order.
+    messages: VecDeque<(Range<usize>, A)>,
+}
+
+impl<A> Lines<A> {
+    fn new() -> Lines<A> {
+        Lines {
+            bytes: Vec::new(),
+            written: 0,
+            messages: VecDeque::new(),
+        }
+    }
+
+    /// Adds the line of a message.
+    fn push(&mut self, body: &[u8], acker: A) {
+        let start = self.bytes.len();
+        self.push_text(body);
+        self.messages.push_back((start..self.bytes.len(), acker));
+    }
+
+    /// Adds a line that belongs to no message.
+    fn push_text(&mut self, text: &[u8]) {
+        self.bytes.extend_from_slice(text);
+        self.bytes.push(b'\n');
+    }
+
+    /// Returns true if no more lines should be added before these are written.
+    fn is_full(&self) -> bool {
+        self.bytes.len() >= BYTES_MAX
+    }
+
+    /// Returns the bytes that the socket has not taken yet.
+    fn waiting(&self) -> &[u8] {
+        &self.bytes[self.written..]
+    }
+
+    /// The socket has taken `count` of the waiting bytes. Returns the messages whose lines have left.
+    fn take(&mut self, count: usize) -> impl Iterator<Item = A> + use<'_, A> {
+        self.written += count;
+        let written = self.written;
+        if written == self.bytes.len() {
+            self.bytes.clear();
+            self.written = 0;
+            // A single large message must not keep its memory for the life of the stream.
+            self.bytes.shrink_to(2 * BYTES_MAX);
+        }
+        std::iter::from_fn(move || {
+            let (_, acker) = self
+                .messages
+                .pop_front_if(|(line, _)| line.end <= written)?;
+            Some(acker)
+        })
+    }
+
+    /// Returns the messages whose lines have not left, or not wholly. The second value is true if the line has begun to
+    /// leave.
+    fn unwritten(self) -> impl Iterator<Item = (A, bool)> {
+        let written = self.written;
+        let messages = self.messages.into_iter();
+        messages.map(move |(line, acker)| (acker, line.start < written))
+    }
+}
+
+/// The state of the first connections of a consumer.
+#[derive(Debug)]
+struct Reach {
+    /// The nsqds that may still be reached. Those that nsqlookupds name are added.
+    nodes: BTreeSet<String>,
+    /// The nsqlookupds that may still name an nsqd.
+    lookupds: usize,
+}
+
+/// The part of an event that counts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum News {
+    /// A connection is open.
+    Connected,
+    /// An nsqlookupd has named this nsqd.
+    Discovered(String),
+    /// A connection to this nsqd could not be made.
+    ConnectFailed(String),
+    /// An nsqlookupd does not answer, or does not know the topic.
+    LookupFailed,
+}
+
+/// The decision that an event brings.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Decision {
+    /// An nsqd is reached.
+    Reached,
+    /// No nsqd can be reached now.
+    Unreachable,
+}
+
+impl News {
+    /// Returns the part of an event that counts, if there is one.
+    fn of(event: &Event) -> Option<News> {
+        match event {
+            Event::Connected { .. } => Some(News::Connected),
+            Event::Discovered { node, .. } => Some(News::Discovered(node.to_string())),
+            Event::ConnectFailed { node, .. } => Some(News::ConnectFailed(node.to_string())),
+            Event::TopicNotFound { .. } | Event::DiscoveryFailed { .. } => Some(News::LookupFailed),
+            _ => None,
+        }
+    }
+}
+
+impl Reach {
+    /// Returns the state before the first event.
+    fn new(sources: &Sources) -> Reach {
+        match sources {
+            Sources::Nsqds(addresses) => Reach {
+                nodes: addresses.iter().cloned().collect(),
+                lookupds: 0,
+            },
+            Sources::Lookupds(addresses) => Reach {
+                nodes: BTreeSet::new(),
+                lookupds: addresses.len(),
+            },
+        }
+    }
+
+    /// Takes news. Returns the decision, if there is one now.
+    fn learn(&mut self, news: News) -> Option<Decision> {
+        match news {
+            News::Connected => return Some(Decision::Reached),
+            News::Discovered(node) => {
+                self.nodes.insert(node);
+            }
+            News::ConnectFailed(node) => {
+                self.nodes.remove(&node);
+            }
+            News::LookupFailed => self.lookupds = self.lookupds.saturating_sub(1),
+        }
+        let has_chance = !self.nodes.is_empty() || self.lookupds > 0;
+        (!has_chance).then_some(Decision::Unreachable)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,42 +1,43 @@
-//! [`Streams`]: the open streams, for `/stats`.
+//! [`Shared`]: what the connections have in common. [`Streams`]: the open streams, for `/stats`.
 
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::Mutex;
+use ringq_client::Producer;
+use tokio::sync::watch;
 
+use super::config::Config;
 use super::request::Subscription;
+use crate::consuming::Consuming;
 
-/// The open streams, in the order in which they began.
+/// The parts that all connections share.
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) producer: Producer,
+    /// The settings of all consumers. Each channel has its own messages in their filter.
+    pub(super) consuming: Consuming,
+    pub(super) streams: Arc<Streams>,
+    /// True when nsq_pubsub stops.
+    pub(super) stop: watch::Receiver<bool>,
+}
+
+/// The open streams.
 #[derive(Debug, Default)]
 pub(super) struct Streams {
     messages: AtomicU64,
-    open: Mutex<Open>,
-}
-
-#[derive(Debug, Default)]
-struct Open {
-    next: u64,
-    streams: BTreeMap<u64, Entry>,
-}
-
-#[derive(Debug)]
-struct Entry {
-    peer: SocketAddr,
-    topic: String,
-    channel: String,
-    since: Instant,
+    /// The topic and the channel of each stream. The keys have the order in which the streams began.
+    open: Mutex<BTreeMap<(Instant, SocketAddr), String>>,
 }
 
 /// An open stream. A drop removes it from the list.
 #[derive(Debug)]
 pub(super) struct Listed {
     streams: Arc<Streams>,
-    number: u64,
+    key: (Instant, SocketAddr),
 }
 
 impl Streams {
@@ -47,20 +48,12 @@ impl Streams {
         subscription: &Subscription,
         since: Instant,
     ) -> Listed {
-        let mut open = self.open.lock();
-        let number = open.next;
-        open.next += 1;
-        let entry = Entry {
-            peer,
-            topic: subscription.topic.clone(),
-            channel: subscription.channel.clone(),
-            since,
-        };
-        open.streams.insert(number, entry);
-        drop(open);
+        let Subscription { topic, channel, .. } = subscription;
+        let key = (since, peer);
+        self.open.lock().insert(key, format!("{topic} : {channel}"));
         Listed {
             streams: Arc::clone(self),
-            number,
+            key,
         }
     }
 
@@ -75,19 +68,9 @@ impl Streams {
             "Total Messages: {}\n\n",
             self.messages.load(Ordering::Relaxed)
         );
-        for entry in self.open.lock().streams.values() {
-            let seconds = now.saturating_duration_since(entry.since).as_secs();
-            let Entry {
-                peer,
-                topic,
-                channel,
-                ..
-            } = entry;
-            // Writing to a String cannot fail.
-            let _ = writeln!(
-                report,
-                "[{peer}] [{topic} : {channel}] connected: {seconds}s"
-            );
+        for ((since, peer), names) in self.open.lock().iter() {
+            let seconds = now.saturating_duration_since(*since).as_secs();
+            report += &format!("[{peer}] [{names}] connected: {seconds}s\n");
         }
         report
     }
@@ -95,46 +78,9 @@ impl Streams {
 
 impl Drop for Listed {
     fn drop(&mut self) {
-        self.streams.open.lock().streams.remove(&self.number);
+        self.streams.open.lock().remove(&self.key);
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use super::*;
-
-    /// The original's report crashes after one of several clients has left.
-    #[test]
-    fn the_report_is_the_originals() {
-        let streams = Arc::new(Streams::default());
-        let begin = Instant::now();
-        let open = |port: u16, channel: &str| {
-            let subscription = Subscription {
-                topic: "ps".to_owned(),
-                channel: channel.to_owned(),
-                max_in_flight: 1,
-            };
-            streams.open(
-                SocketAddr::from(([127, 0, 0, 1], port)),
-                &subscription,
-                begin,
-            )
-        };
-        let now = begin + Duration::from_millis(2900);
-        assert_eq!(streams.report(now), "Total Messages: 0\n\n");
-        let (first, _second) = (open(39020, "web"), open(39021, "b"));
-        streams.count_messages(3);
-        assert_eq!(
-            streams.report(now),
-            "Total Messages: 3\n\n[127.0.0.1:39020] [ps : web] connected: 2s\n\
-             [127.0.0.1:39021] [ps : b] connected: 2s\n"
-        );
-        drop(first);
-        assert_eq!(
-            streams.report(begin),
-            "Total Messages: 3\n\n[127.0.0.1:39021] [ps : b] connected: 0s\n"
-        );
-    }
-}
+mod tests;

@@ -1,6 +1,6 @@
 //! The declaration of the flags, and the checks of their values.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use program::flag::{self, FlagOf};
@@ -11,10 +11,9 @@ use ringq_client::Config as ClientConfig;
 
 use super::compression::Compression;
 use super::file_name::{self, NameFormat, normalized};
-use super::settings::Settings;
-use super::unknown_tokens;
 use crate::cluster::QueryTimeouts;
-use crate::flags::{self, CONSUMER_OPT, SourceError, Sources};
+use crate::consuming::ConsumerFlags;
+use crate::flags::{self, CONSUMER_OPT, Refusal, Sources};
 
 /// The largest level of zstd.
 const ZSTD_LEVEL_MAX: i64 = 22;
@@ -82,12 +81,8 @@ pub(super) struct Config {
     pub(super) log_style: Style,
     pub(super) topics: Topics,
     pub(super) flags: Flags,
-    pub(super) sources: Sources,
+    pub(super) consumer: ConsumerFlags,
     pub(super) archive: Settings,
-    /// The settings of each topic's consumer.
-    pub(super) client: ClientConfig,
-    /// The recognition of messages that were handled before.
-    pub(super) dedup: Option<flags::Dedup>,
     /// The lines about values that are allowed and probably mistakes.
     pub(super) warnings: Vec<String>,
 }
@@ -118,46 +113,36 @@ impl Config {
             Ok(())
         };
         let options = NSQ_TO_FILE.options_checked_before_version(args, &hostname, check)?;
-        let mut client = ClientConfig {
+        let config = Config::new(&options, level);
+        config.map_err(|refusal| refusal.exit(&NSQ_TO_FILE))
+    }
+
+    /// Checks all values, in the order of the original.
+    fn new(options: &Options, log_level: Level) -> Result<Config, Refusal> {
+        let client = ClientConfig {
             // A message that is given up after some attempts would be lost.
             max_attempts: 0,
             ..flags::client_config()
         };
-        flags::apply_client_options(&NSQ_TO_FILE, &options, &CONSUMER_OPT, &mut client)?;
-        let config = Config::new(&options, level, client, &hostname);
-        config.map_err(|why| NSQ_TO_FILE.failed(&why))
-    }
-
-    /// Checks all values, in the order of the original.
-    fn new(
-        options: &Options,
-        log_level: Level,
-        mut client: ClientConfig,
-        hostname: &str,
-    ) -> Result<Config, String> {
+        let mut client = flags::client_with_options(&NSQ_TO_FILE, options, &CONSUMER_OPT, client)?;
         let mut flags: Flags = options.read()?;
         if flags.channel.is_empty() {
-            return Err("--channel is required".to_owned());
+            return Err("--channel is required".into());
         }
         flags.timeouts.check_positive()?;
-        let sources = Sources::from_options(options).map_err(|error| match error {
-            SourceError::Missing => format!("{error}."),
-            SourceError::Both => error.to_string(),
-        })?;
+        let sources = Sources::from_options_with_full_stop(options)?;
         let compression = compression(&flags)?;
         let (topics, mut warnings) = topics(&flags, &sources)?;
-        warnings.extend(unknown_tokens::warnings(
+        warnings.extend(file_name::warnings(
             &flags.filename_format,
             &flags.datetime_format,
             &flags.host_identifier,
         ));
         flags::check_positive("sync-interval", flags.sync_interval)?;
         client.max_in_flight = flags::max_in_flight(options)?;
-        client.user_agent = flags::user_agent(NSQ_TO_FILE.name);
-        client.validate().map_err(|error| error.to_string())?;
-        let dedup = flags::Dedup::from_options(options)?;
         let batch_max = client.max_in_flight as usize;
-        let archive = archive(&flags, compression, batch_max, hostname)?;
+        let consumer = ConsumerFlags::new(options, sources, client)?;
+        let archive = archive(&flags, compression, batch_max, options.hostname())?;
         if flags.topic_refresh.is_zero() {
             flags.topic_refresh = TOPIC_REFRESH;
         }
@@ -166,10 +151,8 @@ impl Config {
             log_style: options.log_style(),
             topics,
             flags,
-            sources,
+            consumer,
             archive,
-            client,
-            dedup,
             warnings,
         })
     }
@@ -284,6 +267,42 @@ fn archive(
         batch_max,
         batch_bytes_max: BATCH_BYTES_MAX,
     })
+}
+
+/// The part of the flags that says how files are named, written and rotated.
+#[derive(Clone, Debug)]
+pub(super) struct Settings {
+    /// The directory of finished files, without `.` and trailing slashes.
+    pub(super) output_dir: PathBuf,
+    /// The directory of the files that are being written, in the same form.
+    pub(super) work_dir: PathBuf,
+    /// The names of files.
+    pub(super) names: NameFormat,
+    /// The form of files.
+    pub(super) compression: Compression,
+    /// The size in bytes above which a file is rotated. `None` sets no limit.
+    pub(super) rotate_size: Option<u64>,
+    /// The age above which a file is rotated. `None` sets no limit.
+    pub(super) rotate_interval: Option<Duration>,
+    /// True if a rotation at the end of `--sync-interval` opens no file.
+    pub(super) skips_empty_files: bool,
+    /// The number of messages after which a batch is synced.
+    pub(super) batch_max: usize,
+    /// The bytes of messages after which a batch is synced, beside the next messages.
+    pub(super) batch_bytes_max: u64,
+}
+
+impl Settings {
+    /// Returns true if files are written in another directory than that of finished files.
+    pub(super) fn moves_files(&self) -> bool {
+        self.work_dir != self.output_dir
+    }
+
+    /// Returns true if a file that is there already is never continued. A compressed file would get
+    /// members behind a torn one. A file that is rotated by age has to begin now.
+    pub(super) fn opens_only_new_files(&self) -> bool {
+        self.compression != Compression::None || self.rotate_interval.is_some()
+    }
 }
 
 #[cfg(test)]

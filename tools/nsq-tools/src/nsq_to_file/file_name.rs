@@ -1,21 +1,20 @@
-//! [`FileNames`]: the names of one topic's files, in the form of `--filename-format`.
+//! [`FileNames`]: the names of one topic's files, in the form of `--filename-format`. [`warnings`]: tokens in it that mean
+//! nothing.
 
 use std::path::{Component, Path, PathBuf};
+use std::sync::LazyLock;
 
 use jiff::Zoned;
-
 use regex::{Captures, Regex};
-
-use super::date_format::{date_pattern, date_text};
 
 /// The token of the revision.
 const REVISION: &str = "<REV>";
 
 /// The tokens of `--filename-format`.
-pub(super) const TOKENS: [&str; 5] = ["<TOPIC>", "<HOST>", "<PID>", "<DATETIME>", REVISION];
+const TOKENS: [&str; 5] = ["<TOPIC>", "<HOST>", "<PID>", "<DATETIME>", REVISION];
 
 /// The tokens of `--host-identifier`.
-pub(super) const HOST_TOKENS: [&str; 2] = ["<SHORT_HOST>", "<HOSTNAME>"];
+const HOST_TOKENS: [&str; 2] = ["<SHORT_HOST>", "<HOSTNAME>"];
 
 /// The parts of file names that all topics share.
 #[derive(Clone, Debug)]
@@ -224,145 +223,78 @@ pub(super) fn host(identifier: &str, hostname: &str) -> String {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The directives. All but `%%` have the meaning that C's `strftime` gives them in English.
+const DIRECTIVES: [&str; 16] = [
+    "%Y", "%y", "%m", "%B", "%b", "%d", "%A", "%a", "%H", "%I", "%M", "%S", "%p", "%Z", "%z", "%%",
+];
 
-    fn format(format: &str, suffix: &'static str, needs_revision: bool) -> NameFormat {
-        NameFormat {
-            format: format.to_owned(),
-            date_format: "%Y-%m-%d_%H".to_owned(),
-            host: "web1".to_owned(),
-            pid: 7,
-            suffix,
-            needs_revision,
-        }
-    }
+/// A text in the form of a directive, or a percent sign at the end.
+static DIRECTIVE: LazyLock<Regex> =
+    LazyLock::new(|| Regex::new("(?s)%.?").expect("the pattern is right"));
 
-    fn now() -> Zoned {
-        "2026-11-21T09:20:47+00:00[UTC]".parse().unwrap()
-    }
+/// Returns `at` in the form of `format`. An unknown directive stays as it is, and so does a percent
+/// sign at the end.
+fn date_text(format: &str, at: &Zoned) -> String {
+    let text = |found: &Captures<'_>| match &found[0] {
+        "%%" => "%".to_owned(),
+        known if DIRECTIVES.contains(&known) => at.strftime(known).to_string(),
+        unknown => unknown.to_owned(),
+    };
+    DIRECTIVE.replace_all(format, text).into_owned()
+}
 
-    #[test]
-    fn tokens_are_replaced_everywhere() {
-        let check = |text: &str, suffix, needs_revision, expected: &str| {
-            let format = format(text, suffix, needs_revision);
-            assert_eq!(format.of_topic("events").at(&now()), expected);
+/// Returns a regular expression for the dates that [`date_text`] makes of this format at any time.
+fn date_pattern(format: &str) -> String {
+    let pattern = |found: &Captures<'_>| {
+        let pattern = match &found[0] {
+            "%%" => "%",
+            "%Y" => "-?[0-9]{4}",
+            "%y" | "%m" | "%d" | "%H" | "%I" | "%M" | "%S" => "[0-9]{2}",
+            "%B" | "%b" | "%A" | "%a" | "%p" => "[A-Za-z]+",
+            "%Z" => "[A-Za-z0-9+-]+",
+            "%z" => "[+-][0-9]{4,6}",
+            unknown => unknown,
         };
-        let default = "<TOPIC>.<HOST><REV>.<DATETIME>.log";
-        check(default, "", false, "events.web1.2026-11-21_09.log");
-        check(default, "", true, "events.web1<REV>.2026-11-21_09.log");
-        check(
-            default,
-            ".gz",
-            true,
-            "events.web1<REV>.2026-11-21_09.log.gz",
-        );
-        check("<REV>.gz", ".gz", true, "<REV>.gz");
-        check("<REV>.zst", ".zst", true, "<REV>.zst");
-        check("<PID>/<TOPIC>/<TOPIC>", "", false, "7/events/events");
-        check("<OTHER>", "", false, "<OTHER>");
-    }
+        pattern.to_owned()
+    };
+    // No known directive changes when it is escaped.
+    let escaped = regex::escape(format);
+    DIRECTIVE.replace_all(&escaped, pattern).into_owned()
+}
 
-    /// One message to the topic `..` made directories outside of `--output-dir`, or ended the tool.
-    #[test]
-    fn no_topic_leads_to_another_directory() {
-        for (topic, text) in [(".", "%2E"), ("..", "%2E%2E"), ("...", "..."), (".a", ".a")] {
-            for form in [
-                "<TOPIC>/<REV>",
-                "a/<TOPIC>/b<REV>",
-                "<TOPIC><REV>",
-                "<TOPIC>/<TOPIC><REV>",
-            ] {
-                let format = format(form, "", true);
-                let found = with_revision(format.of_topic(topic).at(&now()), 0);
-                let expected = form.replace("<TOPIC>", text).replace("<REV>", "-000000");
-                assert_eq!(found, Path::new(&expected));
-                assert!(format.pattern(topic).fits(&found), "{}", found.display());
+/// Returns a line for each unknown token of `--filename-format` and `--host-identifier`, and for each unknown directive of
+/// `--datetime-format`. A token is a word in angle brackets. The original takes such text as it is, and so does this
+/// program: an existing format may contain such text on purpose.
+pub(super) fn warnings(file_name: &str, date: &str, host: &str) -> Vec<String> {
+    let token = Regex::new("<[A-Za-z0-9_-]+>").expect("the pattern is right");
+    let mut lines = Vec::new();
+    for (flag, kind, format, form, known) in [
+        ("filename-format", "tokens", file_name, &token, &TOKENS[..]),
+        ("host-identifier", "tokens", host, &token, &HOST_TOKENS),
+        (
+            "datetime-format",
+            "directives",
+            date,
+            &DIRECTIVE,
+            &DIRECTIVES,
+        ),
+    ] {
+        let mut unknown: Vec<&str> = Vec::new();
+        for found in form.find_iter(format) {
+            let found = found.as_str();
+            if !known.contains(&found) && !unknown.contains(&found) {
+                unknown.push(found);
             }
         }
+        let known = known.join(" ");
+        lines.extend(unknown.iter().map(|found| {
+            format!(
+                "--{flag} has {found:?}, which is none of the {kind} and stays as it is: {known}"
+            )
+        }));
     }
-
-    #[test]
-    fn a_name_changes_with_the_time() {
-        let mut names = format("<DATETIME>", "", false).of_topic("events");
-        assert_eq!(names.at(&now()), "2026-11-21_09");
-        let later = now().checked_add(jiff::Span::new().hours(1)).unwrap();
-        assert_eq!(names.at(&later), "2026-11-21_10");
-        assert_eq!(names.at(&now()), "2026-11-21_09");
-    }
-
-    #[test]
-    fn files_that_could_overwrite_each_other_need_revisions() {
-        assert_eq!(format("a", "", false).check(), Ok(()));
-        assert_eq!(format("<REV>", "", true).check(), Ok(()));
-        assert!(format("a", "", true).check().is_err());
-    }
-
-    #[test]
-    fn paths_are_relative_and_normal() {
-        let check = |name: &str, revision, expected: &str| {
-            assert_eq!(with_revision(name, revision), Path::new(expected));
-        };
-        check("a<REV>.log", 0, "a-000000.log");
-        check("a<REV>/b<REV>", 1_234_567, "a-1234567/b-1234567");
-        check("/a//b/./c", 0, "a/b/c");
-        check("a/../../b", 0, "../b");
-        let check = |path: &str, expected: &str| {
-            assert_eq!(normalized(Path::new(path)), Path::new(expected));
-        };
-        check("./work/", "work");
-        check("/a/../../b", "/b");
-        check("", ".");
-        check("a/..", ".");
-    }
-
-    #[test]
-    fn the_host_is_short_unless_it_is_given() {
-        assert_eq!(host("", "web1.dc2"), "web1");
-        assert_eq!(host("h-<SHORT_HOST>", "web1.dc2"), "h-web1");
-        assert_eq!(
-            host("<HOSTNAME>/<HOSTNAME>", "web1.dc2"),
-            "web1.dc2/web1.dc2"
-        );
-        assert_eq!(host("x", "web1"), "x");
-    }
-    #[test]
-    fn the_pattern_fits_the_names_of_one_topic() {
-        let mut format = format("<TOPIC>.<HOST><REV>.<DATETIME>.log", "", true);
-        let check = |format: &NameFormat, path: &str, expected: bool| {
-            let pattern = format.pattern("a.b");
-            assert_eq!(pattern.fits(Path::new(path)), expected, "{path}");
-        };
-        for (path, expected) in [
-            ("a.b.web1-000000.2026-11-21_09.log", true),
-            ("a.b.web1-1234567.2025-01-01_23.log.gz", true),
-            ("a.b.web1-000000.2026-11-21_09.log.zst", true),
-            ("a.b.web1-000000.2026-11-21_09.log.bz2", false),
-            ("a.b.web1-000000.2026-11-21_09.logx", false),
-            ("a.b.web2-000000.2026-11-21_09.log", false),
-            ("a.b.web1.2026-11-21_09.log", false),
-            ("axb.web1-000000.2026-11-21_09.log", false),
-            ("b.web1-000000.2026-11-21_09.log", false),
-            ("x/a.b.web1-000000.2026-11-21_09.log", false),
-        ] {
-            check(&format, path, expected);
-        }
-        // The process id is that of an earlier run, and the suffix may be a part of the format.
-        format.format = "/<PID>//<TOPIC>/./<DATETIME><REV>.gz".to_owned();
-        format.date_format = "%Y/%m".to_owned();
-        format.suffix = ".gz";
-        check(&format, "123/a.b/2026/11-000000.gz", true);
-        check(&format, "123/a.b/2026-11-000000.gz", false);
-        assert_eq!(format.pattern("t").depth(), 3);
-    }
-
-    #[test]
-    fn a_path_has_a_next_revision() {
-        let format = format("<TOPIC><REV>/<REV>.log", "", true);
-        let next = format
-            .pattern("t")
-            .next_revision(Path::new("t-000009/-000009.log"));
-        assert_eq!(next, Path::new("t-000010/-000010.log"));
-    }
+    lines
 }
+
+#[cfg(test)]
+mod tests;

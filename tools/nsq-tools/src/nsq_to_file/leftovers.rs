@@ -7,20 +7,29 @@
 //!
 //! A process that writes a file holds its lock until the file has moved. So a file without a lock has no writer. A process
 //! that was killed keeps its locks for a moment, until it is gone.
+//!
+//! ```text
+//!   member  member  mem          the writer was killed in the last member
+//!   member  member  member       what could be read of the last member, as a whole one
+//! ```
+//!
+//! Messages are finished only behind the end of a member, so a torn member has no finished message. Its messages come
+//! again. Without the mending, `zcat` and `zstdcat` would end with an error at the end of the file.
 
 use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use flate2::bufread::GzDecoder;
 use program::{log_error, log_info, log_warn};
+use zstd::stream::read::Decoder as ZstdDecoder;
 
-use super::compression::Compression;
-use super::disk::{DiskError, OsDisk, has_name, is_gone};
+use super::compression::{Compression, Encoder};
+use super::config::Settings;
+use super::disk::{DiskError, OsDisk, Stop, has_name, is_gone};
 use super::file_name::NamePattern;
 use super::output_move::OutputMove;
-use super::settings::Settings;
-use super::stop::Stop;
-use super::torn_end::{self, End};
 
 /// The levels of compression for the end of a torn file.
 const GZIP: Compression = Compression::Gzip(6);
@@ -121,7 +130,7 @@ impl Leftovers {
         let (label, output_dir) = (&self.label, &self.settings.output_dir);
         let path = self.settings.work_dir.join(relative);
         let shown = path.display();
-        let end = torn_end::mend(&mut file, compression(relative), &self.stop)
+        let end = mend(&mut file, compression(relative), &self.stop)
             .map_err(|source| DiskError::new("mend", &path, source))?;
         match end {
             End::Whole => {}
@@ -249,6 +258,167 @@ fn compression(path: &Path) -> Compression {
         Some("gz") => GZIP,
         Some("zst") => ZSTD,
         _ => Compression::None,
+    }
+}
+
+/// The bytes that are decoded at a time.
+const PIECE_BYTES: usize = 64 * 1024;
+
+/// The state in which the end of a file was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum End {
+    /// The file was whole.
+    Whole,
+    /// The file was cut off, and has been mended.
+    Torn,
+    /// The file has bytes behind its last readable member that no killed writer leaves. The file stays as it was.
+    Damaged,
+}
+
+/// Mends the end of a file: completes its last line, gzip member or zstd frame. The file may be empty afterwards. A
+/// compressed file is read from its begin, which takes long if it is large. `stop` ends this.
+fn mend(file: &mut File, compression: Compression, stop: &Stop) -> io::Result<End> {
+    match compression {
+        Compression::None => mend_line(file),
+        compression => mend_member(file, compression, stop),
+    }
+}
+
+/// Ends the last line.
+fn mend_line(file: &mut File) -> io::Result<End> {
+    if file.seek(SeekFrom::End(0))? == 0 {
+        return Ok(End::Whole);
+    }
+    let mut last = [0];
+    file.seek(SeekFrom::End(-1))?;
+    file.read_exact(&mut last)?;
+    if last == *b"\n" {
+        return Ok(End::Whole);
+    }
+    file.write_all(b"\n")?;
+    Ok(End::Torn)
+}
+
+fn mend_member(file: &mut File, compression: Compression, stop: &Stop) -> io::Result<End> {
+    file.rewind()?;
+    let mut reader = Counted::new(&*file, 0);
+    let start = loop {
+        let start = reader.position;
+        let first = reader.fill_buf()?;
+        if first.is_empty() {
+            return Ok(End::Whole);
+        }
+        // Without this check, a short file of another form would count as a member without its end.
+        let magic = magic(compression);
+        if !first
+            .iter()
+            .zip(magic)
+            .all(|(found, expected)| found == expected)
+        {
+            return Ok(End::Damaged);
+        }
+        match decode(&mut reader, compression, |_| stop.check()) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => break start,
+            Err(error) if is_damage(&error) => return Ok(End::Damaged),
+            Err(error) => return Err(error),
+        }
+    };
+    file.seek(SeekFrom::Start(start))?;
+    let mut encoder = Encoder::new(compression)?;
+    let (mut encoded, mut last) = (Vec::new(), b'\n');
+    let torn = decode(&mut Counted::new(&*file, start), compression, |piece| {
+        last = piece.last().copied().unwrap_or(last);
+        encoder.encode(piece, &mut encoded)
+    });
+    if let Err(error) = torn
+        && error.kind() != io::ErrorKind::UnexpectedEof
+    {
+        return Err(error);
+    }
+    if last != b'\n' {
+        encoder.encode(b"\n", &mut encoded)?;
+    }
+    encoder.end(&mut encoded)?;
+    file.set_len(start)?;
+    file.seek(SeekFrom::Start(start))?;
+    file.write_all(&encoded)?;
+    Ok(End::Torn)
+}
+
+/// Returns the first bytes of each member or frame.
+fn magic(compression: Compression) -> &'static [u8] {
+    match compression {
+        Compression::Zstd(_) => b"\x28\xb5\x2f\xfd",
+        Compression::Gzip(_) | Compression::None => b"\x1f\x8b\x08",
+    }
+}
+
+/// Decodes one member or frame, and gives its bytes to `out`.
+///
+/// # Errors
+/// `UnexpectedEof` if the input ends too early.
+fn decode(
+    reader: &mut Counted<'_>,
+    compression: Compression,
+    mut out: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<()> {
+    let mut decoder: Box<dyn Read + '_> = match compression {
+        Compression::Zstd(_) => Box::new(ZstdDecoder::with_buffer(reader)?.single_frame()),
+        Compression::Gzip(_) | Compression::None => Box::new(GzDecoder::new(reader)),
+    };
+    let mut piece = vec![0; PIECE_BYTES];
+    loop {
+        match decoder.read(&mut piece)? {
+            0 => return Ok(()),
+            count => out(&piece[..count])?,
+        }
+    }
+}
+
+/// Returns true for an error of a decoder, and false for one of the disk.
+fn is_damage(error: &io::Error) -> bool {
+    // zstd's errors have the kind `Other`, and no error of the system has it.
+    let kinds = [
+        io::ErrorKind::InvalidData,
+        io::ErrorKind::InvalidInput,
+        io::ErrorKind::Other,
+    ];
+    error.raw_os_error().is_none() && kinds.contains(&error.kind())
+}
+
+/// A reader that counts the bytes that its user has taken.
+struct Counted<'a> {
+    file: BufReader<&'a File>,
+    position: u64,
+}
+
+impl Counted<'_> {
+    /// Returns a reader of a file that stands at `position`.
+    fn new(file: &File, position: u64) -> Counted<'_> {
+        Counted {
+            file: BufReader::new(file),
+            position,
+        }
+    }
+}
+
+impl Read for Counted<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let count = self.file.read(buffer)?;
+        self.position += count as u64;
+        Ok(count)
+    }
+}
+
+impl BufRead for Counted<'_> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.file.fill_buf()
+    }
+
+    fn consume(&mut self, count: usize) {
+        self.position += count as u64;
+        self.file.consume(count);
     }
 }
 

@@ -5,8 +5,7 @@ use std::path::{Path, PathBuf};
 
 use program::log_warn;
 
-use super::disk::{Disk, DiskError};
-use super::stop::Stop;
+use super::disk::{Disk, DiskError, Stop};
 
 /// The move of a file to `--output-dir`.
 pub(super) struct OutputMove<'a> {

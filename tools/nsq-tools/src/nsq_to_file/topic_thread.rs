@@ -1,25 +1,27 @@
 //! [`run`]: one topic, from its consumer to its files.
 
+use std::collections::BTreeMap;
 use std::future::pending;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_util::FutureExt;
 use jiff::Zoned;
+use parking_lot::Mutex;
 use program::log_error;
-use ringq_client::{Acker, Consumer, Message};
+use ringq_client::{Acker, Consumer, Control, Message};
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, spawn_blocking};
 use tokio::time::{self, MissedTickBehavior, interval_at};
 
 use super::archive::{Archive, Now};
-use super::disk::{DiskError, OsDisk, OsSync};
+use super::config::Config;
+use super::disk::{DiskError, OsDisk, OsSync, Stop};
 use super::leftovers::Leftovers;
-use super::shared::{Figures, Orders, Shared};
-use super::stop::Stop;
-use crate::stopping::{give_back, give_one_back};
+use crate::consuming::Consuming;
+use crate::process::{self, give_back, give_one_back};
 
 /// The most messages that are taken before other events have their turn.
 const GROUP_LEN_MAX: usize = 4096;
@@ -293,66 +295,45 @@ fn now() -> Now {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use std::ffi::OsString;
+/// The orders to all topics.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Orders {
+    /// True when the topics must come to an end.
+    pub(super) stop: bool,
+    /// The number of SIGHUPs so far. Each closes the files.
+    pub(super) hangup_count: u64,
+}
 
-    use ringq_client::testing::{MockConnection, MockNetwork};
+/// The figures of all topics.
+#[derive(Debug, Default)]
+pub(super) struct Figures {
+    /// The messages that are synced.
+    pub(super) message_count: AtomicU64,
+    /// The bytes of these messages, before compression.
+    pub(super) bytes: AtomicU64,
+}
 
-    use super::*;
-    use crate::nsq_to_file::config::Config;
-
-    /// The timeout of the first message decided, so a message of another nsqd with a shorter one came again.
-    #[tokio::test(start_paused = true)]
-    async fn the_smallest_timeout_of_a_group_decides_when_it_is_synced() {
-        let network = MockNetwork::new();
-        let mut servers = ["n1:4150", "n2:4150"].map(|address| network.server(address));
-        let client = ringq_client::Config {
-            max_in_flight: 20,
-            ..ringq_client::Config::default()
-        };
-        let builder = Consumer::builder("t", "c")
-            .config(client)
-            .nodes(servers.each_ref().map(|server| server.address()))
-            .connector(network.clone());
-        let mut consumer = builder.connect().await.unwrap();
-        let mut nsqds: Vec<MockConnection> = Vec::new();
-        for (server, msg_timeout) in servers.iter_mut().zip([60_000, 1_000]) {
-            let mut nsqd = server.accept().await;
-            let answer = format!(r#"{{"max_rdy_count":2500,"msg_timeout":{msg_timeout}}}"#);
-            nsqd.handshake_with(&answer).await;
-            nsqd.expect("SUB t c").await;
-            nsqd.respond("OK").await;
-            nsqds.push(nsqd);
+impl Figures {
+    /// Returns the figures for the line at a terminal.
+    pub(super) fn shown(&self) -> process::Figures {
+        let mib = self.bytes.load(Ordering::Relaxed) >> 20;
+        process::Figures {
+            count: self.message_count.load(Ordering::Relaxed),
+            name: "messages synced",
+            others: format!("{mib} MiB"),
         }
-        nsqds[0].deliver(1, 1, "the first of its file").await;
-        let first = consumer.next().await.unwrap();
-        let directory = tempfile::tempdir().unwrap();
-        let output = format!("--output-dir={}", directory.path().display());
-        let args = ["--topic=t", "--nsqd-tcp-address=h:1", &output].map(OsString::from);
-        let settings = Arc::new(Config::from_args(args).unwrap().archive);
-        let mut topic = Topic {
-            archive: Archive::new(OsDisk, settings, "t", "c").unwrap(),
-            figures: &Figures::default(),
-            consumer,
-            sync_by: None,
-            leftovers: None,
-            looking: None,
-            stop: Stop::default(),
-        };
-        topic.take_group(first, false).unwrap();
-        topic.answer();
-        assert_eq!(topic.sync_by, None);
-        for (nsqd, number) in nsqds.iter_mut().zip([2, 3]) {
-            nsqd.deliver(number, 1, "x").await;
-            // The clock stands still while a task can run. A new connection gets its RDY after a while.
-            time::sleep(Duration::from_millis(400)).await;
-        }
-        let first = topic.consumer.next().await.unwrap();
-        let begin = Instant::now();
-        topic.take_group(first, false).unwrap();
-        assert_eq!(topic.archive.writer.batch_len(), 2);
-        let sync_by = topic.sync_by.unwrap();
-        assert!(sync_by < begin + Duration::from_secs(10), "{sync_by:?}");
     }
 }
+
+/// The parts that all topics share.
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) config: Config,
+    pub(super) consuming: Consuming,
+    pub(super) figures: Figures,
+    /// The consumers of the topics, by their topics.
+    pub(super) controls: Mutex<BTreeMap<String, Control>>,
+}
+
+#[cfg(test)]
+mod tests;

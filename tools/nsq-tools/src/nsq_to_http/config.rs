@@ -1,18 +1,15 @@
 //! The declaration of the flags, and the checks of their values.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
-use program::flag;
-use program::log::Style;
-use program::{Exit, Options, Program, version};
-use ringq_client::Config as ClientConfig;
-use wire::name::{ChannelName, InvalidName, TopicName};
+use program::{Options, Program, flag, version};
+use wire::name::{InvalidName, is_valid_name};
 
 use super::endpoint::Endpoint;
-use super::headers::{self, Headers};
-use crate::flags::{self, Sources};
-use crate::host_pool::Mode;
+use super::request::{self, Headers};
+use crate::consuming::ConsumerFlags;
+use crate::destinations::Mode;
+use crate::flags::{self, NSQD_TCP_ADDRESS, Refusal, Sources};
 
 /// The content type of a POST without the flag.
 const CONTENT_TYPE: &str = "application/octet-stream";
@@ -62,70 +59,47 @@ pub(super) struct Config {
     pub(super) mode: Option<Mode>,
     /// The number of requests between two lines about times. 0 means no lines.
     pub(super) status_every: usize,
-    pub(super) sources: Sources,
-    pub(super) client: ClientConfig,
-    /// The recognition of messages that were handled before.
-    pub(super) dedup: Option<flags::Dedup>,
-    pub(super) log_style: Style,
+    pub(super) consumer: ConsumerFlags,
 }
 
 impl Config {
-    /// Reads the command line, without the program's name.
-    ///
-    /// # Errors
-    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
-    /// `--version`.
-    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
-        let options = NSQ_TO_HTTP.options(args, &program::hostname())?;
-        let mut client = flags::client_config();
-        flags::apply_client_options(&NSQ_TO_HTTP, &options, &flags::CONSUMER_OPT, &mut client)?;
-        client.user_agent = flags::user_agent(NSQ_TO_HTTP.name);
-        Config::new(&options, client).map_err(|why| NSQ_TO_HTTP.failed(&why))
-    }
-
-    fn new(options: &Options, mut client: ClientConfig) -> Result<Config, String> {
-        flags::check_no_words(options)?;
+    pub(super) fn new(options: &Options) -> Result<Config, Refusal> {
+        let base = flags::client_config();
+        let mut client =
+            flags::client_with_options(&NSQ_TO_HTTP, options, &flags::CONSUMER_OPT, base)?;
         let mut flags: Flags = options.read()?;
-        let custom = headers::parse(&flags.headers)?;
+        let custom = request::parse_headers(&flags.headers)?;
         if flags.topics.iter().all(String::is_empty) || flags.channel.is_empty() {
-            return Err("--topic and --channel are required".to_owned());
+            return Err("--topic and --channel are required".into());
         }
         let is_post = !flags.posts.is_empty();
         let content_type = content_type(&flags.content_type, !is_post)?;
-        let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
+        let sources = Sources::from_options(options, &NSQD_TCP_ADDRESS)?;
         let endpoints = endpoints(&flags.posts, &flags.gets)?;
         if !(0.0..=1.0).contains(&flags.sample) {
-            return Err("ERROR: --sample must be between 0.0 and 1.0".to_owned());
+            return Err("ERROR: --sample must be between 0.0 and 1.0".into());
         }
-        let is_wrong = |topic: &&String| TopicName::new(topic.as_bytes()).is_none();
-        if let Some(topic) = flags.topics.iter().find(is_wrong) {
-            return Err(format!("invalid topic name: {}", InvalidName(topic)));
+        let names = flags.topics.iter().map(|topic| ("topic", topic));
+        for (kind, name) in names.chain([("channel", &flags.channel)]) {
+            if !is_valid_name(name.as_bytes()) {
+                return Err(format!("invalid {kind} name: {}", InvalidName(name)).into());
+            }
         }
         flags.topics.sort_unstable();
         flags.topics.dedup();
-        if ChannelName::new(flags.channel.as_bytes()).is_none() {
-            let why = InvalidName(&flags.channel);
-            return Err(format!("invalid channel name: {why}"));
-        }
         let mode = mode(&flags.mode)?;
         if flags.concurrency == 0 {
-            return Err("no handlers: -n must be at least 1".to_owned());
+            return Err("no handlers: -n must be at least 1".into());
         }
-        let status_every = usize::try_from(flags.status_every)
-            .map_err(|_| "--status-every must not be negative".to_owned())?;
+        let status_every = flags::status_every(flags.status_every)?;
         client.max_in_flight = flags::max_in_flight(options)?;
-        client.validate().map_err(|error| error.to_string())?;
-        let dedup = flags::Dedup::from_options(options)?;
         Ok(Config {
             flags,
             endpoints,
             headers: Headers::new(is_post.then_some(content_type), custom),
             mode,
             status_every,
-            sources,
-            client,
-            dedup,
-            log_style: options.log_style_of_tool(),
+            consumer: ConsumerFlags::new(options, sources, client)?,
         })
     }
 }

@@ -1,5 +1,7 @@
 //! [`Delivery`]: sends one message to one address, or to all addresses.
 
+use std::collections::{HashMap, VecDeque};
+use std::hash::Hash;
 use std::pin::pin;
 use std::time::{Duration, Instant};
 
@@ -11,12 +13,10 @@ use ringq_client::{Address, Message, MessageId};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::accepted::Accepted;
 use super::config::Config;
 use super::endpoint::Endpoint;
 use super::http_client::HttpClient;
-use crate::destinations::Destinations;
-use crate::host_pool::{Mode, Outcome};
+use crate::destinations::{Destinations, Mode, Outcome};
 
 /// The most messages of a multicast that are remembered because only some addresses have them. A
 /// message takes about 200 bytes.
@@ -102,11 +102,11 @@ impl Delivery {
     }
 
     async fn send_to_one(&self, message: &Message, began: Instant) -> Result<(), String> {
-        let now = self.now();
+        let now = self.began.elapsed();
         let pick = self.state.lock().destinations.pool.pick(now);
         let place = pick.index;
         let result = self.send(place, message.body()).await;
-        let now = self.now();
+        let now = self.began.elapsed();
         let time = began.elapsed();
         let outcome = match result {
             Ok(()) => Outcome::Success(time),
@@ -197,11 +197,6 @@ impl Delivery {
         }
         request.await
     }
-
-    /// Returns the time for the pool, which counts from the start.
-    fn now(&self) -> Duration {
-        self.began.elapsed()
-    }
 }
 
 fn log_line(line: Option<String>) {
@@ -209,3 +204,54 @@ fn log_line(line: Option<String>) {
         log_info!("{line}");
     }
 }
+
+/// For each message of a multicast that failed in part, the places of the addresses that have it.
+///
+/// When the message comes again, only the other addresses get it. The memory is bounded: if it is
+/// full, the oldest message is forgotten, and all addresses get that message again.
+///
+/// Invariant: `order` has each key of `places` once.
+#[derive(Debug)]
+pub(super) struct Accepted<K> {
+    places: HashMap<K, Vec<usize>>,
+    order: VecDeque<K>,
+    messages_max: usize,
+}
+
+impl<K: Clone + Eq + Hash> Accepted<K> {
+    /// Returns an empty memory for at most `messages_max` messages.
+    pub(super) fn new(messages_max: usize) -> Accepted<K> {
+        Accepted {
+            places: HashMap::new(),
+            order: VecDeque::new(),
+            messages_max,
+        }
+    }
+
+    /// Removes and returns the places that have the message.
+    pub(super) fn take(&mut self, message: &K) -> Vec<usize> {
+        let Some(places) = self.places.remove(message) else {
+            return Vec::new();
+        };
+        self.order.retain(|key| key != message);
+        places
+    }
+
+    /// Remembers the places that have a message, for its next delivery.
+    pub(super) fn put(&mut self, message: K, places: Vec<usize>) {
+        if places.is_empty() {
+            return;
+        }
+        if self.places.insert(message.clone(), places).is_none() {
+            self.order.push_back(message);
+        }
+        if self.order.len() > self.messages_max
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.places.remove(&oldest);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

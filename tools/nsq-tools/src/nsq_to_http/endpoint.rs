@@ -2,10 +2,9 @@
 
 use bytes::Bytes;
 use http::{Method, StatusCode};
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
-use super::get_template::GetTemplate;
-use super::hop::{Hop, Target};
-use super::redacted::redacted;
+use super::request::{Hop, Target, redacted};
 
 /// One address of the command line.
 #[derive(Clone, Debug)]
@@ -77,50 +76,48 @@ impl Endpoint {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// The characters that a form writes as `%XX`. A form writes a space as `+`.
+const ESCAPED: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b' ')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'.')
+    .remove(b'~');
 
-    #[test]
-    fn a_get_succeeds_only_with_200() {
-        let get = Endpoint::get("http://h/?x=%s").expect("a template");
-        let post = Endpoint::post("http://h").expect("a URL");
-        let check = |code: u16, expected: [bool; 2]| {
-            let status = StatusCode::from_u16(code).expect("a status");
-            assert_eq!(
-                [get.accepts(status), post.accepts(status)],
-                expected,
-                "{code}"
-            );
-        };
-        check(200, [true, true]);
-        for code in [201, 202, 204, 299] {
-            check(code, [false, true]);
+/// A URL in which the message takes the place of `%s`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct GetTemplate {
+    before: String,
+    after: String,
+}
+
+impl GetTemplate {
+    /// Parses a URL with exactly one `%s`. `%%` stands for a percent sign. Returns `None` for any
+    /// other text.
+    pub(super) fn parse(text: &str) -> Option<GetTemplate> {
+        let mut parts = vec![String::new()];
+        let mut characters = text.chars();
+        while let Some(c) = characters.next() {
+            let part = parts.last_mut()?;
+            match c {
+                '%' => match characters.next()? {
+                    '%' => part.push('%'),
+                    's' => parts.push(String::new()),
+                    _ => return None,
+                },
+                _ => part.push(c),
+            }
         }
-        for code in [199, 300, 304, 400, 404, 429, 500, 503] {
-            check(code, [false, false]);
-        }
+        let [before, after] = <[String; 2]>::try_from(parts).ok()?;
+        Some(GetTemplate { before, after })
     }
 
-    #[test]
-    fn a_message_can_be_too_long_for_a_url() {
-        let get = Endpoint::get("http://h/?x=%s").expect("a template");
-        assert!(get.request(&Bytes::from(vec![b'a'; 65_000])).is_ok());
-        // Each of these bytes takes three characters.
-        let why = get.request(&Bytes::from(vec![b'&'; 22_000]));
-        assert_eq!(why.expect_err("it is too long"), "uri too long");
-    }
-
-    #[test]
-    fn wrong_addresses_are_refused() {
-        let post = |url: &str| Endpoint::post(url).expect_err("it is refused");
-        assert!(post("h:80/a").starts_with("invalid POST address \"h:80/a\" - "));
-        assert!(post("ftp://h/").contains("http:// or https://"));
-        let get = |url: &str| Endpoint::get(url).expect_err("it is refused");
-        let start = "invalid GET address - must be a printf string";
-        for url in ["http://h/", "http://h/%s%s", "http://h/%d?x=%s"] {
-            assert!(get(url).starts_with(start), "{}", get(url));
-        }
-        assert!(get("h/%s").starts_with("invalid GET address \"h/%s\" - "));
+    /// Returns the URL for a message.
+    pub(super) fn url(&self, body: &[u8]) -> String {
+        let body = percent_encode(body, ESCAPED).to_string().replace(' ', "+");
+        format!("{}{body}{}", self.before, self.after)
     }
 }
+
+#[cfg(test)]
+mod tests;

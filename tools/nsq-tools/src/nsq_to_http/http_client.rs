@@ -16,9 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time;
 use upgrade::{ClientTls, ConfigError, RootCertStore, client_config, system_authorities};
 
-use super::headers::Headers;
-use super::hop::{Hop, RedirectError};
-use super::redacted::redacted;
+use super::request::{Headers, Hop, RedirectError, redacted};
 
 /// The most bytes of a body that are read, in bytes. A longer body costs more than a new connection.
 const BODY_BYTES_MAX: usize = 1 << 20;

@@ -1,17 +1,12 @@
 //! The declaration of the flags, and the checks of their values.
 
-use std::ffi::OsString;
-
-use program::flag;
-use program::log::Style;
-use program::{Exit, Options, Program, version};
+use program::{Options, Program, flag, version};
 use ringq_client::{Address, Config as ClientConfig};
-use wire::name::{ChannelName, InvalidName, TopicName};
 
-use super::filter::{Filter, Requirement};
-use super::key::Key;
-use crate::flags::{self, Sources};
-use crate::host_pool::Mode;
+use super::filter::{Filter, Key, Requirement};
+use crate::consuming::ConsumerFlags;
+use crate::destinations::Mode;
+use crate::flags::{self, NSQD_TCP_ADDRESS, Refusal, Sources};
 
 program::flags! {
     /// The values of the flags.
@@ -57,64 +52,39 @@ pub(super) struct Config {
     pub(super) filter: Filter,
     /// The number of messages between two lines about times. 0 means no lines.
     pub(super) status_every: usize,
-    pub(super) sources: Sources,
-    pub(super) consumer: ClientConfig,
+    pub(super) consumer: ConsumerFlags,
     pub(super) producer: ClientConfig,
-    /// The recognition of messages that were handled before.
-    pub(super) dedup: Option<flags::Dedup>,
-    pub(super) log_style: Style,
 }
 
 impl Config {
-    /// Reads the command line, without the program's name.
-    ///
-    /// # Errors
-    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
-    /// `--version`.
-    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
-        let options = NSQ_TO_NSQ.options(args, &program::hostname())?;
+    pub(super) fn new(options: &Options) -> Result<Config, Refusal> {
         let client = |flag| {
-            let mut client = ClientConfig {
+            let base = ClientConfig {
                 // A destination may be away for longer than some attempts. A message that is given up would be lost.
                 max_attempts: 0,
                 ..flags::client_config()
             };
-            flags::apply_client_options(&NSQ_TO_NSQ, &options, flag, &mut client)?;
-            client.user_agent = flags::user_agent(NSQ_TO_NSQ.name);
-            Ok(client)
+            flags::client_with_options(&NSQ_TO_NSQ, options, flag, base)
         };
-        let consumer = client(&flags::CONSUMER_OPT)?;
+        let mut consumer = client(&flags::CONSUMER_OPT)?;
         let producer = client(&flags::PRODUCER_OPT)?;
-        Config::new(&options, consumer, producer).map_err(|why| NSQ_TO_NSQ.failed(&why))
-    }
-
-    fn new(
-        options: &Options,
-        mut consumer: ClientConfig,
-        producer: ClientConfig,
-    ) -> Result<Config, String> {
-        flags::check_no_words(options)?;
         let mut flags: Flags = options.read()?;
         let (topics, channel) = (&mut flags.topics, &flags.channel);
         if topics.is_empty() || channel.is_empty() {
-            return Err("--topic and --channel are required".to_owned());
+            return Err("--topic and --channel are required".into());
         }
-        let is_topic = |name: &String| TopicName::new(name.as_bytes()).is_some();
-        if let Some(topic) = topics.iter().find(|topic| !is_topic(topic)) {
-            return Err(format!("--topic is invalid: {}", InvalidName(topic)));
+        for topic in topics.iter() {
+            flags::check_name("topic", topic)?;
         }
         topics.sort_unstable();
         topics.dedup();
         let destination_topic = Some(flags.destination_topic.clone());
         let destination_topic = destination_topic.filter(|topic| !topic.is_empty());
-        if let Some(topic) = destination_topic.as_ref().filter(|topic| !is_topic(topic)) {
-            let why = InvalidName(topic);
-            return Err(format!("--destination-topic is invalid: {why}"));
+        if let Some(topic) = &destination_topic {
+            flags::check_name("destination-topic", topic)?;
         }
-        if ChannelName::new(channel.as_bytes()).is_none() {
-            return Err(format!("--channel is invalid: {}", InvalidName(channel)));
-        }
-        let sources = Sources::from_options(options).map_err(|error| error.to_string())?;
+        flags::check_name("channel", channel)?;
+        let sources = Sources::from_options(options, &NSQD_TCP_ADDRESS)?;
         let destinations = destinations(&flags.destinations)?;
         check_no_circle(
             &sources,
@@ -126,20 +96,16 @@ impl Config {
         let mode = Mode::parse(mode).ok_or_else(|| {
             format!("--mode must be round-robin, hostpool or epsilon-greedy, not {mode:?}")
         })?;
-        let status_every = usize::try_from(flags.status_every)
-            .map_err(|_| "--status-every must not be negative".to_owned())?;
         consumer.max_in_flight = flags::max_in_flight(options)?;
-        for client in [&consumer, &producer] {
-            client.validate().map_err(|error| error.to_string())?;
-        }
+        let consumer = ConsumerFlags::new(options, sources, consumer)?;
+        producer.validate().map_err(|error| error.to_string())?;
         let filter = filter(&flags)?;
-        let dedup = flags::Dedup::from_options(options)?;
         let key = Some(&flags.key).filter(|key| !key.is_empty());
         if key.is_none() && options.is_given("key-json-field") {
             return Err(
                 "--key-json-field has no value: write the name of a field or a JSON pointer such as /user/id, or leave \
                  the flag out"
-                    .to_owned(),
+                    .into(),
             );
         }
         let key = key.map(|key| Key::parse(key)).transpose();
@@ -150,13 +116,10 @@ impl Config {
             mode,
             key,
             filter,
-            status_every,
-            sources,
+            status_every: flags::status_every(flags.status_every)?,
             consumer,
             producer,
-            dedup,
             flags,
-            log_style: options.log_style_of_tool(),
         })
     }
 }

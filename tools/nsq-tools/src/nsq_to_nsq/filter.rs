@@ -1,20 +1,14 @@
-//! [`Filter`]: decides which JSON messages are forwarded, and which of their fields.
-//!
-//! The bytes are those of the original `nsq_to_nsq`, which decodes and encodes with Go's
-//! `encoding/json`. One rule differs: a number is never changed in value (`number.rs`).
+//! [`Filter`]: decides which JSON messages are forwarded, and which of their fields. [`Key`]: the part of a message that
+//! decides its destination with `--key-json-field`. [`Ranking`]: the destinations in the order of preference for a key.
 
 use std::collections::BTreeSet;
 
 use bytes::Bytes;
+use ringq_client::dedup::{JsonPointer, PointerError};
+use serde_json::value::RawValue;
 use wire::go_json::push;
 
-use object::Object;
-
-mod number;
-pub(super) mod object;
-mod rewrite;
-
-pub(super) use rewrite::push_value;
+use super::json::{self, Object, push_value};
 
 /// The conditions and the selection of the command line.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -58,7 +52,7 @@ impl Filter {
         if self.is_off() {
             return Filtered::Forward(body.clone());
         }
-        let text = object::go_text(body);
+        let text = json::go_text(body);
         let Some(object) = Object::parse(&text) else {
             return Filtered::NotAnObject;
         };
@@ -88,7 +82,7 @@ impl Filter {
                 }
                 push(&mut out, name);
                 out.push(':');
-                rewrite::push_value(&mut out, value);
+                push_value(&mut out, value);
             }
         }
         out + "}"
@@ -97,13 +91,109 @@ impl Filter {
 
 /// Compares a value in JSON with the text of the command line.
 fn is_equal(value: &str, expected: &str) -> bool {
-    if let Some(text) = object::string(value) {
+    if let Some(text) = json::string(value) {
         return text == expected;
     }
-    let (Some(value), Ok(expected)) = (number::value(value), expected.parse::<f64>()) else {
+    let (Some(value), Ok(expected)) = (json::number(value), expected.parse::<f64>()) else {
         return false;
     };
     value.is_finite() && value == expected
+}
+
+/// The place of the key in a JSON message.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Key {
+    /// The names of the fields, from the outermost inward. In an array, a decimal number is the
+    /// place of an element.
+    path: Vec<String>,
+}
+
+impl Key {
+    /// Parses a JSON pointer (RFC 6901), which begins with a slash, or the name of a field.
+    ///
+    /// # Errors
+    /// The pointer is wrong.
+    pub(super) fn parse(text: &str) -> Result<Key, PointerError> {
+        let path = if text.starts_with('/') {
+            text.parse::<JsonPointer>()?.tokens().to_vec()
+        } else {
+            vec![text.to_owned()]
+        };
+        Ok(Key { path })
+    }
+
+    /// Returns the key of a body. A string is its characters, and another value its JSON in the form
+    /// in which whitelisted fields are written. Returns `None` if the body is not JSON or lacks the
+    /// key.
+    pub(super) fn of(&self, body: &[u8]) -> Option<String> {
+        let text = json::go_text(body);
+        // The check of the whole text; what follows only looks for the parts.
+        let mut value = Object::parse(&text)?.field(&self.path[0])?;
+        for name in &self.path[1..] {
+            value = match value.as_bytes().first()? {
+                b'{' => Object::parse(value)?.field(name)?,
+                b'[' => element(value, name)?,
+                _ => return None,
+            };
+        }
+        Some(json::string(value).unwrap_or_else(|| {
+            let mut out = String::new();
+            push_value(&mut out, value);
+            out
+        }))
+    }
+}
+
+fn element<'a>(array: &'a str, place: &str) -> Option<&'a str> {
+    let is_place = place == "0" || !place.starts_with(['0', '+']);
+    let elements: Vec<&RawValue> = serde_json::from_str(array).ok()?;
+    let place: usize = is_place.then(|| place.parse().ok()).flatten()?;
+    elements.get(place).map(|value| value.get())
+}
+
+/// The destinations, with the hash of each name.
+#[derive(Clone, Debug)]
+pub(super) struct Ranking {
+    hashes: Vec<u64>,
+}
+
+impl Ranking {
+    /// Returns the ranking for these destinations.
+    pub(super) fn new<'a>(names: impl IntoIterator<Item = &'a str>) -> Ranking {
+        let hashes = names.into_iter().map(|name| hash(name.as_bytes()));
+        Ranking {
+            hashes: hashes.collect(),
+        }
+    }
+
+    /// Returns the places of all destinations, best first (rendezvous hashing). The order depends on
+    /// the key and on the names only, not on the order of the names or on other destinations. So a
+    /// further destination takes its share of the keys from all others, and no key moves between
+    /// the others.
+    pub(super) fn of(&self, key: &str) -> Vec<usize> {
+        let key = hash(key.as_bytes());
+        let mut places: Vec<usize> = (0..self.hashes.len()).collect();
+        places.sort_by_key(|place| {
+            let hash = self.hashes[*place];
+            (std::cmp::Reverse(mix(key ^ hash)), hash)
+        });
+        places
+    }
+}
+
+/// Returns the 64-bit FNV-1a hash.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+    })
+}
+
+/// Returns the output of splitmix64 for this state: each bit of the input changes half of the bits.
+fn mix(state: u64) -> u64 {
+    let mut x = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    x ^ (x >> 31)
 }
 
 #[cfg(test)]

@@ -10,10 +10,8 @@ use program::{log_error, log_info, log_repeated, log_warn};
 use ringq_client::{Address, GivenUp, Message, Producer, PublishError, Requeue};
 
 use super::config::Config;
-use super::filter::{Filter, Filtered};
-use super::key::{Key, Ranking};
-use crate::destinations::Destinations;
-use crate::host_pool::{Outcome, Pick};
+use super::filter::{Filter, Filtered, Key, Ranking};
+use crate::destinations::{Destinations, Outcome, Pick};
 
 /// The least deliveries of a message without the required field. After these, no delivery helps, so the message is
 /// finished.
@@ -53,7 +51,7 @@ impl Forwarding {
             addresses: config.destinations.clone(),
             topic: config.destination_topic.clone(),
             filter: config.filter.clone(),
-            lacking_attempts: config.consumer.max_attempts.max(LACKING_ATTEMPTS),
+            lacking_attempts: config.consumer.client.max_attempts.max(LACKING_ATTEMPTS),
             key,
             began: Instant::now(),
             destinations: Mutex::new(destinations),

@@ -1,15 +1,15 @@
 //! The declaration of the flags, and the checks of their values.
 
-use std::ffi::OsString;
 use std::time::Duration;
 
 use program::flag::{self, Kind};
-use program::{Exit, FlagValue, Options, Program, Value, version};
+use program::{FlagValue, Options, Program, Value, version};
 
+use super::sample::Sampler;
 use super::state::Start;
-use super::table::View;
-use crate::cluster::{NSQD_HTTP_ADDRESS, QueryTimeouts, Sources};
-use crate::flags;
+use super::views::{self, View};
+use crate::cluster::{self, Cluster, NSQD_HTTP_ADDRESS, QueryTimeouts};
+use crate::flags::{self, Refusal, Sources};
 
 program::flags! {
     /// The values of the flags.
@@ -30,7 +30,7 @@ program::flags! {
 }
 
 impl FlagValue for View {
-    const KIND: Kind = Kind::Choice(&["channels", "topics", "clients", "nodes", "shards"]);
+    const KIND: Kind = Kind::Choice(views::NAMES);
 
     fn of(value: &Value) -> View {
         View::of_name(&String::of(value))
@@ -49,22 +49,15 @@ pub(super) struct Config {
 }
 
 impl Config {
-    /// Reads the command line, without the program's name.
+    /// Checks the values of the flags.
     ///
     /// # Errors
-    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
-    /// `--version`.
-    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
-        let options = NSQTOP.options(args, &program::hostname())?;
-        Config::new(&options).map_err(|why| NSQTOP.failed(&why))
-    }
-
-    fn new(options: &Options) -> Result<Config, String> {
-        flags::check_no_words(options)?;
+    /// A value is wrong.
+    pub(super) fn new(options: &Options) -> Result<Config, Refusal> {
         let flags: Flags = options.read()?;
         flags::check_positive("interval", flags.interval)?;
         flags.timeouts.check_positive()?;
-        let sources = Sources::from_options(options)?;
+        let sources = cluster::sources(options)?;
         let sort = match flags.sort.as_str() {
             "" => flags.view.usual_sort(),
             text => flags.view.sort_by_name(text)?,
@@ -78,6 +71,17 @@ impl Config {
             },
             flags,
         })
+    }
+
+    /// Returns what asks the nodes.
+    pub(super) fn sampler(&self) -> Sampler {
+        let Flags {
+            topic,
+            channel,
+            timeouts,
+            ..
+        } = &self.flags;
+        Sampler::new(Cluster::new(*timeouts), &self.sources, topic, channel)
     }
 }
 

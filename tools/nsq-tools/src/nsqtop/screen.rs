@@ -17,9 +17,9 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 use ratatui::widgets::{self, Block, Clear, Paragraph, TableState, Wrap};
 
-use super::row::{Column, Row};
 use super::state::State;
-use super::table::{Filter, Table, VIEWS};
+use super::table::{Column, Filter, Row, Table};
+use super::views::VIEWS;
 use nsq_doctor::short;
 
 const BOLD: Style = Style::new().add_modifier(Modifier::BOLD);

@@ -2,9 +2,9 @@
 
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
-use super::row::{Pair, Row};
 use super::sample::Sample;
-use super::table::{Filter, Sort, Table, VIEWS, View};
+use super::table::{Filter, Pair, Row, Sort, Table};
+use super::views::{VIEWS, View};
 
 /// The rows that a page key moves by.
 const PAGE_ROWS: usize = 10;
@@ -96,12 +96,8 @@ impl State {
         match &self.shown.after {
             Some(after) => {
                 let before = self.shown.before.as_ref();
-                Table::new(
-                    self.view,
-                    Pair { before, after },
-                    self.filter().0,
-                    self.sort(),
-                )
+                let pair = Pair { before, after };
+                self.view.table(pair, self.filter().0, self.sort())
             }
             None => Table {
                 columns: self.view.columns(),

@@ -17,7 +17,6 @@ use signal_hook::low_level::emulate_default_handler;
 
 use super::config::Config;
 use super::sample::Sample;
-use super::sampler::Sampler;
 use super::screen;
 use super::state::{Next, State};
 
@@ -155,7 +154,7 @@ fn read_keys(changes: &Sender<Change>) {
 
 /// Asks the nodes at each interval.
 fn take_samples(config: &Config, changes: &Sender<Change>) {
-    let mut sampler = Sampler::new(config);
+    let mut sampler = config.sampler();
     loop {
         let began = Instant::now();
         let sample = Box::new(sampler.sample());

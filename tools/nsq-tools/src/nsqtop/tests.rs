@@ -6,6 +6,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use super::sample::{NodeFigures, Sample};
+use super::state::{Start, State};
+use super::views::View;
 use crate::cluster::Failure;
 
 /// The wall clock of the first sample.
@@ -28,6 +30,17 @@ pub(super) fn sample_with_failure() -> Sample {
         why: "Get \"http://c:4151/stats\": dial tcp c:4151: connect: connection refused".to_owned(),
     });
     sample
+}
+
+/// Returns the state that shows a view of samples.
+pub(super) fn state(view: View, samples: impl IntoIterator<Item = Sample>) -> State {
+    let sort = view.usual_sort();
+    let filter = String::new();
+    let mut state = State::new(Start { view, sort, filter });
+    for sample in samples {
+        state.add_sample(sample);
+    }
+    state
 }
 
 fn sample(second: i64) -> Sample {

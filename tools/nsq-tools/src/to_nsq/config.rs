@@ -1,14 +1,9 @@
 //! The declaration of the flags, and the checks of their values.
 
-use std::ffi::OsString;
-
-use program::flag;
-use program::log::Style;
-use program::{Exit, Options, Program, version};
+use program::{Options, Program, flag, version};
 use ringq_client::{Address, Config as ClientConfig};
-use wire::name::{InvalidName, TopicName};
 
-use crate::flags;
+use crate::flags::{self, Refusal};
 
 program::flags! {
     /// The values of the flags.
@@ -38,7 +33,6 @@ pub(super) struct Config {
     pub(super) targets: Targets,
     pub(super) delimiter: u8,
     pub(super) client: ClientConfig,
-    pub(super) log_style: Style,
 }
 
 /// The nsqds that get the records.
@@ -51,31 +45,16 @@ pub(super) enum Targets {
 }
 
 impl Config {
-    /// Reads the command line, without the program's name.
-    ///
-    /// # Errors
-    /// The program ends: a value or a flag is wrong, or the command line has `--help` or
-    /// `--version`.
-    pub(super) fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
-        let options = TO_NSQ.options(args, &program::hostname())?;
-        let mut client = flags::client_config();
-        flags::apply_client_options(&TO_NSQ, &options, &flags::PRODUCER_OPT, &mut client)?;
-        client.user_agent = flags::user_agent(TO_NSQ.name);
-        Config::new(&options, client).map_err(|why| TO_NSQ.failed(&why))
-    }
-
-    fn new(options: &Options, client: ClientConfig) -> Result<Config, String> {
-        flags::check_no_words(options)?;
+    pub(super) fn new(options: &Options) -> Result<Config, Refusal> {
+        let base = flags::client_config();
+        let client = flags::client_with_options(&TO_NSQ, options, &flags::PRODUCER_OPT, base)?;
         let flags: Flags = options.read()?;
-        let topic = &flags.topic;
-        if topic.is_empty() {
-            return Err("--topic required".to_owned());
+        if flags.topic.is_empty() {
+            return Err("--topic required".into());
         }
-        if TopicName::new(topic.as_bytes()).is_none() {
-            return Err(format!("--topic is invalid: {}", InvalidName(topic)));
-        }
+        flags::check_name("topic", &flags.topic)?;
         let [delimiter] = *flags.delimiter.as_bytes() else {
-            return Err("--delimiter must be a single byte".to_owned());
+            return Err("--delimiter must be a single byte".into());
         };
         let targets = Targets::new(&flags.nsqds, &flags.lookupds)?;
         client.validate().map_err(|error| error.to_string())?;
@@ -84,7 +63,6 @@ impl Config {
             targets,
             delimiter,
             client,
-            log_style: options.log_style_of_tool(),
         })
     }
 }

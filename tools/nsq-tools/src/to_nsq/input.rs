@@ -1,15 +1,12 @@
-//! [`Input`]: the records of standard input, as fast as `--rate` allows.
+//! [`Input`]: the records of standard input, as fast as `--rate` allows ([`Rate`]).
 
 use std::io::{self, Read};
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use tokio::sync::mpsc;
 use tokio::time;
-
-use super::rate::Rate;
-use super::records::Records;
 
 /// The bytes of one read.
 const READ_BYTES_MAX: usize = 64 * 1024;
@@ -81,7 +78,7 @@ impl Input {
             };
             let wait = match &mut self.rate {
                 Some(rate) => rate.take(self.began.elapsed()),
-                None => time::Duration::ZERO,
+                None => Duration::ZERO,
             };
             if wait.is_zero() && !record.is_empty() {
                 return Ok(Some(record));
@@ -113,57 +110,114 @@ impl Input {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+/// A counter of tokens. It starts at 1 and gains one token every 1/N second, up to N. Each record
+/// takes one token.
+///
+/// The counter has no clock. Times are durations since the start.
+#[derive(Debug)]
+pub(super) struct Rate {
+    /// Records per second.
+    per_second: u64,
+    /// The tokens that were taken, minus the tokens that the cap has refused.
+    taken: u64,
+}
 
-    async fn all(mut input: Input) -> Vec<Bytes> {
-        let mut records = Vec::new();
-        while let Some(record) = input.next().await.expect("the input can be read") {
-            records.push(record);
+impl Rate {
+    /// Returns the limit of `per_second` records, or `None` if that is below 1.
+    pub(super) fn new(per_second: i64) -> Option<Rate> {
+        let per_second = u64::try_from(per_second).ok().filter(|n| *n >= 1)?;
+        Some(Rate {
+            per_second,
+            taken: 0,
+        })
+    }
+
+    /// Returns the line that says the limit.
+    pub(super) fn announcement(&self) -> String {
+        format!("Throttling messages rate to max:{}/second", self.per_second)
+    }
+
+    /// Takes a token for a record. Returns the time to wait before the record, which is zero if
+    /// there was a token.
+    fn take(&mut self, now: Duration) -> Duration {
+        let gained = 1 + self.gained(now);
+        // Tokens above the cap are lost.
+        self.taken = self.taken.max(gained.saturating_sub(self.per_second));
+        self.taken += 1;
+        if self.taken <= gained {
+            return Duration::ZERO;
         }
-        assert_eq!(input.next().await.expect("the end stays"), None);
-        records
+        self.time_of(self.taken - 1).saturating_sub(now)
     }
 
-    #[tokio::test]
-    async fn empty_records_are_skipped_and_the_rest_is_a_record() {
-        let check = async |text: &'static str, expected: &[&str]| {
-            let input = Input::new(text.as_bytes(), b'\n', None);
-            assert_eq!(all(input).await, expected, "{text:?}");
-        };
-        check("", &[]).await;
-        check("\n\n", &[]).await;
-        check("one\n\ntwo\nthree", &["one", "two", "three"]).await;
-        check("one\n", &["one"]).await;
+    /// Returns the number of tokens that the counter has gained since the start.
+    fn gained(&self, now: Duration) -> u64 {
+        let tokens = now.as_nanos().saturating_mul(u128::from(self.per_second)) / NANOS;
+        u64::try_from(tokens).unwrap_or(u64::MAX - 1)
     }
 
-    #[tokio::test]
-    async fn a_long_input_comes_whole() {
-        let line = "x".repeat(997);
-        let text = format!("{line}\n").repeat(2000);
-        let input = Input::new(io::Cursor::new(text), b'\n', None);
-        assert_eq!(all(input).await, vec![line; 2000]);
-    }
-
-    #[tokio::test]
-    async fn empty_records_take_their_share_of_the_rate() {
-        let began = Instant::now();
-        let input = Input::new("a\n\n\nb\n".as_bytes(), b'\n', Rate::new(20));
-        assert_eq!(all(input).await, ["a", "b"]);
-        assert!(began.elapsed() >= time::Duration::from_millis(150));
-    }
-
-    #[tokio::test]
-    async fn an_error_of_the_input_is_reported() {
-        struct Broken;
-        impl Read for Broken {
-            fn read(&mut self, _: &mut [u8]) -> io::Result<usize> {
-                Err(io::Error::other("broken"))
-            }
-        }
-        let mut input = Input::new(Broken, b'\n', None);
-        let error = input.next().await.expect_err("the error comes");
-        assert_eq!(error.to_string(), "broken");
+    /// Returns the time at which the counter has gained this number of tokens.
+    fn time_of(&self, tokens: u64) -> Duration {
+        let nanos = (u128::from(tokens) * NANOS).div_ceil(u128::from(self.per_second));
+        Duration::from_nanos_u128(nanos)
     }
 }
+
+/// The nanoseconds of a second.
+const NANOS: u128 = 1_000_000_000;
+
+/// The input that is not split yet.
+///
+/// Invariant: the first `searched` bytes have no delimiter.
+#[derive(Debug)]
+struct Records {
+    delimiter: u8,
+    buffer: BytesMut,
+    searched: usize,
+}
+
+impl Records {
+    /// Returns an empty input.
+    fn new(delimiter: u8) -> Records {
+        Records {
+            delimiter,
+            buffer: BytesMut::new(),
+            searched: 0,
+        }
+    }
+
+    /// Adds a piece of the input.
+    fn add(&mut self, piece: &[u8]) {
+        self.buffer.extend_from_slice(piece);
+    }
+
+    /// Returns the next record that a delimiter ends, without the delimiter. The record may be empty.
+    fn next_whole(&mut self) -> Option<Bytes> {
+        let unsearched = &self.buffer[self.searched..];
+        match memchr::memchr(self.delimiter, unsearched) {
+            Some(place) => {
+                let mut record = self.buffer.split_to(self.searched + place + 1);
+                record.truncate(record.len() - 1);
+                self.searched = 0;
+                Some(record.freeze())
+            }
+            None => {
+                self.searched = self.buffer.len();
+                None
+            }
+        }
+    }
+
+    /// Returns the rest of the input after its end, which no delimiter ends, without the line feed that ends a text. The
+    /// rest may be empty. The original drops the last byte of the rest, whatever it is.
+    fn rest(self) -> Bytes {
+        let mut rest = self.buffer;
+        if rest.ends_with(b"\n") {
+            rest.truncate(rest.len() - 1);
+        }
+        rest.freeze()
+    }
+}
+
+#[cfg(test)]
+mod tests;

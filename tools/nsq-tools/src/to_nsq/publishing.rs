@@ -3,21 +3,22 @@
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use futures_util::future::{FutureExt, ready, try_join_all};
 use futures_util::stream::{FuturesUnordered, StreamExt};
+use parking_lot::Mutex;
+use program::log_warn;
 use ringq_client::{Address, Event, Producer, PublishError};
 use tokio::task::unconstrained;
+use tokio::time::{self, sleep};
 
 use super::config::{Config, Targets};
-use super::connections::Connections;
-use super::retries::Retries;
 use crate::consuming::log_event;
-use crate::progress::Figures;
+use crate::process::Figures;
 
 /// The most records without a confirmation.
 const UNCONFIRMED_MAX: usize = 2000;
@@ -25,6 +26,15 @@ const UNCONFIRMED_MAX: usize = 2000;
 /// The longest time without a confirmation in which the connections count as open. A connection may
 /// end while the input is idle, and its end may be noticed late.
 const OPEN_WITHOUT_CONFIRMATION_MAX: Duration = Duration::from_millis(100);
+
+/// The time after its first failure for which a publish is tried again.
+const RETRY_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The delay after the first retry that failed. Each further failure doubles the delay.
+const DELAY_MIN: Duration = Duration::from_millis(100);
+
+/// The longest delay between two tries.
+const DELAY_MAX: Duration = Duration::from_secs(1);
 
 /// The future of one record. The result is the node that has the record, if the producer chose it.
 type Publish = Pin<Box<dyn Future<Output = Result<Option<Address>, PublishError>> + Send>>;
@@ -42,7 +52,7 @@ type Publish = Pin<Box<dyn Future<Output = Result<Option<Address>, PublishError>
 /// * A connection that ends while several records are on their way is a failure. The producer would
 ///   send again those that have not left, in any order. `--number-messages` takes this: the producer sends
 ///   all of them again, and further records wait until these are confirmed. A record that no nsqd has is tried
-///   again here, see [`Retries`].
+///   again here, see [`Connections::insist`].
 pub(super) struct Publishing {
     pub(super) producer: Producer,
     topic: String,
@@ -53,7 +63,6 @@ pub(super) struct Publishing {
     /// The figures, which stay up to date.
     pub(super) counts: Arc<Counts>,
     connections: Arc<Connections>,
-    retries: Arc<Retries>,
 }
 
 /// The confirmations that show that the connections are open.
@@ -151,7 +160,6 @@ impl Publishing {
             unconfirmed: FuturesUnordered::new(),
             proof: Proof::default(),
             counts,
-            retries: Arc::new(Retries::new(Arc::clone(&connections))),
             connections,
         })
     }
@@ -163,7 +171,7 @@ impl Publishing {
         } else {
             1
         };
-        self.unconfirmed.len() < limit && !self.retries.is_active()
+        self.unconfirmed.len() < limit && !self.connections.is_retrying()
     }
 
     /// Returns true if a record is not confirmed yet.
@@ -180,19 +188,19 @@ impl Publishing {
             }
         }
         let (producer, topic) = (self.producer.clone(), self.topic.clone());
-        let (addresses, retries) = (self.addresses.clone(), Arc::clone(&self.retries));
+        let (addresses, connections) = (self.addresses.clone(), Arc::clone(&self.connections));
         // Without a limit to its work, the first poll takes the place in the output. The runtime's
         // limit would let a publish yield in front of it.
         let mut publish: Publish = Box::pin(unconstrained(async move {
             match addresses.as_slice() {
                 [] => {
                     let publish = || producer.publish(&topic, record.clone());
-                    let receipt = retries.insist(publish).await?;
+                    let receipt = connections.insist(publish).await?;
                     Ok(Some(receipt.node().clone()))
                 }
                 addresses => {
                     let publishes = addresses.iter().map(|address| {
-                        retries.insist(|| producer.publish_on(address, &topic, record.clone()))
+                        connections.insist(|| producer.publish_on(address, &topic, record.clone()))
                     });
                     try_join_all(publishes).await.map(|_| None)
                 }
@@ -286,4 +294,114 @@ fn is_error(event: &Event) -> bool {
             | Event::Disconnected { error: Some(_), .. }
             | Event::ErrorFrame { .. }
     )
+}
+
+/// The state of the producer's connections, as the events tell it, and the publishes of numbered records that are tried
+/// again, because nsqd is away, exits or is drained.
+///
+/// These publishes have their turns one after the other. So an outage costs one attempt to connect per delay, however many
+/// records wait.
+#[derive(Debug, Default)]
+struct Connections {
+    /// The reason why the last connection that ended has ended.
+    lost: Mutex<Option<String>>,
+    /// True if an nsqd was connected that takes the numbers of the records.
+    has_numbers: AtomicBool,
+    /// True if an nsqd was connected that takes no numbers, although the records have some.
+    lacks_numbers: AtomicBool,
+    /// The publishes that are being tried again, or wait for their turn.
+    retry_count: AtomicUsize,
+    retry_turn: tokio::sync::Mutex<()>,
+}
+
+impl Connections {
+    /// Takes an event. With `numbers_messages`, warns once of an nsqd that takes no numbers.
+    fn learn(&self, event: &Event, numbers_messages: bool) {
+        match event {
+            Event::Connected { negotiated, .. } if numbers_messages && negotiated.publisher_id => {
+                self.has_numbers.store(true, Ordering::Relaxed);
+            }
+            Event::Connected { node, .. } if numbers_messages => {
+                let is_known = self.lacks_numbers.swap(true, Ordering::Relaxed);
+                if !is_known {
+                    log_warn!(
+                        "{node} takes no numbers, so --number-messages has no effect: start our nsqd with \
+                         --dedup=TOPIC=publisher"
+                    );
+                }
+            }
+            Event::Disconnected {
+                node,
+                error: Some(error),
+                ..
+            } => *self.lost.lock() = Some(format!("{node}: {error}")),
+            _ => {}
+        }
+    }
+
+    /// Returns true if all nsqds that were connected recognise numbered records that they have, and there was one.
+    fn has_only_numbering_nsqds(&self) -> bool {
+        self.has_numbers.load(Ordering::Relaxed) && !self.lacks_numbers.load(Ordering::Relaxed)
+    }
+
+    /// Returns the reason why a connection has ended since the last call.
+    fn take_loss(&self) -> Option<String> {
+        self.lost.lock().take()
+    }
+
+    /// Returns true if a publish is being tried again.
+    fn is_retrying(&self) -> bool {
+        self.retry_count.load(Ordering::Relaxed) > 0
+    }
+
+    /// Publishes. If no nsqd has the record, and the nsqds take numbers, tries again for [`RETRY_TIME_MAX`].
+    ///
+    /// Without numbers, the first failure is the result, as in NSQ's to_nsq.
+    ///
+    /// # Errors
+    /// The last error of `publish`.
+    async fn insist<T, F>(&self, mut publish: impl FnMut() -> F) -> Result<T, PublishError>
+    where
+        F: Future<Output = Result<T, PublishError>>,
+    {
+        let error = match publish().await {
+            Err(error) if self.permits_retry(&error) => error,
+            result => return result,
+        };
+        let ends_at = time::Instant::now() + RETRY_TIME_MAX;
+        let _counted = self.begin(&error);
+        let _turn = self.retry_turn.lock().await;
+        let mut delay = DELAY_MIN;
+        loop {
+            match publish().await {
+                Err(error)
+                    if self.permits_retry(&error) && time::Instant::now() + delay <= ends_at => {}
+                result => return result,
+            }
+            sleep(delay).await;
+            delay = (delay * 2).min(DELAY_MAX);
+        }
+    }
+
+    fn permits_retry(&self, error: &PublishError) -> bool {
+        error.permits_retry() && self.has_only_numbering_nsqds()
+    }
+
+    /// Counts a publish. Warns of the first one of an outage.
+    fn begin(&self, error: &PublishError) -> Counted<'_> {
+        if self.retry_count.fetch_add(1, Ordering::Relaxed) == 0 {
+            let seconds = RETRY_TIME_MAX.as_secs();
+            log_warn!("trying again for up to {seconds} seconds: {error}");
+        }
+        Counted(&self.retry_count)
+    }
+}
+
+/// Counts a publish that is tried again, until the end of its future.
+struct Counted<'a>(&'a AtomicUsize);
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
 }

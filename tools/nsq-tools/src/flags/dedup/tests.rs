@@ -1,17 +1,10 @@
-use ringq_client::dedup::WhenUnavailable;
-use ringq_client::dedup::filters::RoaringPair;
-
 use super::*;
-
-fn parse(value: &str) -> Result<Dedup, String> {
-    Dedup::parse(value)
-}
 
 #[test]
 fn each_filter_has_its_options() {
     let hour = Duration::from_secs(3600);
     let check = |value: &str, key: &str, filter: Plan| {
-        let dedup = parse(value).unwrap_or_else(|why| panic!("{value}: {why}"));
+        let dedup = Dedup::parse(value).unwrap_or_else(|why| panic!("{value}: {why}"));
         assert_eq!(
             (dedup.key_text().as_str(), &dedup.filter),
             (key, &filter),
@@ -59,24 +52,28 @@ fn each_filter_has_its_options() {
     check(
         "body,filter=memcached,address=10.0.0.1:11211,prefix=a:,lease=90s,window=1h,when-unavailable=handle",
         "body",
-        Plan::Memcached {
-            address: "10.0.0.1:11211".to_owned(),
-            prefix: "a:".to_owned(),
-            lease: Some(Duration::from_secs(90)),
-            window: hour,
-            when_unavailable: WhenUnavailable::Handle,
-        },
+        Plan::Memcached(
+            MemcachedOptions {
+                prefix: "a:".to_owned(),
+                lease: Some(Duration::from_secs(90)),
+                window: hour,
+                ..MemcachedOptions::new("10.0.0.1:11211")
+            },
+            WhenUnavailable::Handle,
+        ),
     );
     check(
         "body,filter=memcached,address=unix:///run/memcached",
         "body",
-        Plan::Memcached {
-            address: "unix:///run/memcached".to_owned(),
-            prefix: "nsq:".to_owned(),
-            lease: None,
-            window: hour,
-            when_unavailable: WhenUnavailable::Wait,
-        },
+        Plan::Memcached(
+            MemcachedOptions {
+                prefix: "nsq:".to_owned(),
+                lease: None,
+                window: hour,
+                ..MemcachedOptions::new("unix:///run/memcached")
+            },
+            WhenUnavailable::Wait,
+        ),
     );
 }
 
@@ -126,7 +123,7 @@ fn wrong_values_are_refused_with_advice() {
             "no option slots",
         ),
     ] {
-        let why = parse(value).expect_err(value);
+        let why = Dedup::parse(value).expect_err(value);
         assert!(why.contains(advice), "{value}: {why}");
         assert!(check(value).is_err());
     }
@@ -145,7 +142,7 @@ fn sizes_that_make_no_filter_are_an_error_at_the_start() {
             "the window must be at least as long as the lease",
         ),
     ] {
-        let dedup = parse(value).expect("each value alone is right");
+        let dedup = Dedup::parse(value).expect("each value alone is right");
         let why = dedup.make().expect_err("together they are not");
         assert!(
             why.starts_with("--dedup: ") && why.contains(advice),
@@ -156,7 +153,7 @@ fn sizes_that_make_no_filter_are_an_error_at_the_start() {
 
 #[test]
 fn filters_that_may_drop_fresh_messages_say_so() {
-    let warning = |value: &str| parse(value).expect("right").filter.warning();
+    let warning = |value: &str| Dedup::parse(value).expect("right").filter.warning();
     let text =
         warning("body,filter=forgetful,window=1m,rate=10,false-positives=0.01").expect("a warning");
     assert!(text.contains("up to 0.01 of the fresh messages"), "{text}");
@@ -173,7 +170,7 @@ fn filters_that_may_drop_fresh_messages_say_so() {
 #[test]
 fn the_start_tells_the_most_memory_that_the_filter_ever_takes() {
     let described = |value: &str| {
-        let plan = parse(value).expect("right");
+        let plan = Dedup::parse(value).expect("right");
         let dedup = plan.make().expect("a filter");
         (plan.describe(&dedup), dedup.bytes(), dedup.bytes_max())
     };
@@ -202,7 +199,7 @@ fn the_start_tells_the_most_memory_that_the_filter_ever_takes() {
 #[test]
 fn the_start_makes_the_filter_and_restores_it() {
     let directory = tempfile::tempdir().expect("a directory");
-    let mut plan = parse("body,slots=1000").expect("right");
+    let mut plan = Dedup::parse("body,slots=1000").expect("right");
     assert_eq!(plan.make().expect("a filter").bytes(), 16_000);
     plan.state = Some(directory.path().join("state"));
     let first = plan.make().expect("a filter");
@@ -219,7 +216,7 @@ fn the_start_makes_the_filter_and_restores_it() {
     assert!(second.is_restored());
     assert!(plan.describe(&second).contains(", restored from "));
     drop(second);
-    let key = std::mem::replace(&mut plan.key, parse("json:/id").expect("right").key);
+    let key = std::mem::replace(&mut plan.key, Dedup::parse("json:/id").expect("right").key);
     let why = plan.make().expect_err("another key");
     assert!(why.contains("or choose the key of the saved one"), "{why}");
     plan.key = key;

@@ -8,31 +8,15 @@ use jiff::Span;
 use program::log::capture;
 
 use self::sim_disk::SimDisk;
-use super::writer::WRITE_BYTES_MAX;
 use super::*;
 use crate::nsq_to_file::compression::Compression;
 use crate::nsq_to_file::disk::OsDisk;
-use crate::nsq_to_file::file_name::NameFormat;
+use crate::nsq_to_file::tests::config;
 
 fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
-    let mut settings = Settings {
-        output_dir: PathBuf::from("out"),
-        work_dir: PathBuf::from("out"),
-        names: NameFormat {
-            format: "<TOPIC><REV>.<DATETIME>.log".to_owned(),
-            date_format: "%H%M".to_owned(),
-            host: "h".to_owned(),
-            pid: 7,
-            suffix: "",
-            needs_revision: false,
-        },
-        compression: Compression::None,
-        rotate_size: None,
-        rotate_interval: None,
-        skips_empty_files: false,
-        batch_max: 200,
-        batch_bytes_max: u64::MAX,
-    };
+    let args = "-output-dir=out -filename-format=<TOPIC><REV>.<DATETIME>.log -datetime-format=%H%M";
+    let mut settings = config(args).archive;
+    settings.batch_bytes_max = u64::MAX;
     change(&mut settings);
     let is_rotated = settings.rotate_size.is_some() || settings.rotate_interval.is_some();
     let is_compressed = settings.compression != Compression::None;

@@ -1,12 +1,16 @@
-use std::fs;
 use std::os::fd::OwnedFd;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+use std::time::{Duration, SystemTime};
+use std::{env, fs};
 
 use futures_util::FutureExt;
 use program::log::capture;
 use rustix::fs::{OFlags, fcntl_getfl};
-use rustix::io::Errno;
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use tempfile::TempDir;
+use test_support::skip::not_tested;
 
-use super::os_file::{FUSE, SYNCS_MAX};
 use super::*;
 
 fn text(path: &Path) -> String {
@@ -220,4 +224,275 @@ fn an_error_says_what_to_do() {
         ),
     );
     check(Errno::IO, "cannot write to /logs/a.log: input/output error");
+}
+
+/// A file system that reports 0 links for every file let each sync count its file as removed, without an end.
+#[test]
+fn a_file_is_removed_only_if_its_name_does_not_lead_to_it() {
+    let check = |links, present_path: &str, has_name, expected| {
+        let found = is_nameless(links, Path::new(present_path), || Ok(has_name)).unwrap();
+        assert_eq!(found, expected, "{links} {present_path} {has_name}");
+    };
+    check(0, "/logs/a", true, false);
+    check(0, "/logs/a (deleted)", false, true);
+    check(1, "/logs/a", true, false);
+    // Renamed, or removed under one of two names.
+    check(1, "/logs/b", false, false);
+    check(0, "", false, true);
+    // Removed in NFS.
+    check(1, "/logs/.nfs0000000000b6a2f300000001", false, true);
+    check(1, "/logs/.nfs-shares.log", true, false);
+    // Removed in FUSE, which renames the file for its own use and reports a link of the new name.
+    check(1, "/logs/a (deleted)", false, true);
+    check(1, "/logs/.fuse_hidden0000000100000002", false, true);
+    check(1, "/logs/a (deleted)", true, false);
+}
+
+#[test]
+fn a_removed_file_is_told_from_a_renamed_one() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("file");
+    let file = OsDisk.open(&path, true).unwrap().file;
+    let check = |is_removed, has_name| {
+        let found = (
+            OsDisk.is_removed(&file, &path).unwrap(),
+            OsDisk.has_name(&file, &path).unwrap(),
+        );
+        assert_eq!(found, (is_removed, has_name));
+    };
+    check(false, true);
+    let other = directory.path().join("other");
+    fs::rename(&path, &other).unwrap();
+    check(false, false);
+    fs::write(&path, "of another program").unwrap();
+    check(false, false);
+    let in_nfs = directory.path().join(".nfs00000001");
+    fs::rename(&other, &in_nfs).unwrap();
+    check(true, false);
+    fs::remove_file(&in_nfs).unwrap();
+    check(true, false);
+    fs::remove_file(&path).unwrap();
+    check(true, false);
+}
+
+/// On a file system whose inode numbers change, only the path of the open file proves that it has its name.
+#[test]
+fn the_present_path_of_a_file_follows_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let [path, link, other] = ["file", "link", "other"].map(|name| directory.path().join(name));
+    let file = File::create(&path).unwrap();
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let check = |path, expected| assert_eq!(is_present_path(&file, path), expected, "{path:?}");
+    check(&path, true);
+    check(&link, true);
+    check(&other, false);
+    fs::rename(&path, &other).unwrap();
+    check(&path, false);
+    check(&other, true);
+    fs::write(&path, "of another program").unwrap();
+    check(&path, false);
+    fs::remove_file(&other).unwrap();
+    fs::write(&other, "of another program").unwrap();
+    check(&other, false);
+}
+
+/// In a FUSE file system whose inode numbers change, the system forgot the name of an open file when it looked the name up
+/// again, and each sync counted the file as removed.
+#[test]
+fn a_file_whose_path_has_another_number_keeps_its_name() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    let changed = SystemTime::UNIX_EPOCH + Duration::new(1_795_253_285, 7);
+    // These two stand for the open file and for what the path leads to.
+    let [file, named] = ["open", "named"].map(|name| File::create_new(path(name)).unwrap());
+    let write = |mut file: &File, bytes: &[u8]| {
+        file.write_all(bytes).unwrap();
+        file.set_modified(changed).unwrap();
+    };
+    let check = |present: &str, expected| {
+        let found = is_renumbered(&file, &path(present), &path("named")).unwrap();
+        assert_eq!(found, expected, "{present}");
+    };
+    write(&file, b"a\n");
+    write(&named, b"a\n");
+    check("named (deleted)", true);
+    // The system knows another path, or one of another file.
+    check("named", false);
+    check("other (deleted)", false);
+    // Another file has the path: its size, its time or its links differ.
+    write(&named, b"b\n");
+    check("named (deleted)", false);
+    write(&file, b"b\n");
+    check("named (deleted)", true);
+    named
+        .set_modified(changed + Duration::from_nanos(1))
+        .unwrap();
+    check("named (deleted)", false);
+    named.set_modified(changed).unwrap();
+    fs::remove_file(path("open")).unwrap();
+    check("named (deleted)", false);
+    // Nothing has the path.
+    fs::remove_file(path("named")).unwrap();
+    check("named (deleted)", false);
+}
+
+/// A file system that lies over the directory has the same path, and often the same inode numbers.
+#[test]
+fn a_file_of_another_file_system_at_the_path_is_another_file() {
+    const DIRECTORY: &str = "RINGQ_TEST_DIRECTORY";
+    let run = |program: &str, args: &[&str]| Command::new(program).args(args).output();
+    let Some(directory) = env::var_os(DIRECTORY) else {
+        // The test runs again, with mounts that no other process sees.
+        if !run("unshare", &["-m", "true"]).is_ok_and(|output| output.status.success()) {
+            not_tested("no mount namespace (root is needed, and unshare of util-linux)");
+            return;
+        }
+        let directory = tempfile::tempdir().unwrap();
+        let this = thread::current();
+        let output = Command::new("unshare")
+            .arg("-m")
+            .arg(env::current_exe().unwrap())
+            .args(["--exact", this.name().unwrap(), "--nocapture"])
+            .env(DIRECTORY, directory.path())
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&output.stdout);
+        assert!(output.status.success(), "{output:?}");
+        assert!(text.contains("1 passed"), "{text}");
+        return;
+    };
+    let mount = || {
+        let directory = directory.to_str().unwrap();
+        let output = run("mount", &["-t", "tmpfs", "none", directory]).unwrap();
+        assert!(output.status.success(), "{output:?}");
+    };
+    let path = Path::new(&directory).join("file");
+    mount();
+    let file = OsDisk.open(&path, true).unwrap().file.file;
+    assert!(has_name(&file, &path).unwrap());
+    mount();
+    fs::write(&path, "of another program").unwrap();
+    assert!(
+        is_present_path(&file, &path),
+        "the path alone tells nothing"
+    );
+    assert!(!has_name(&file, &path).unwrap());
+}
+
+/// A file with the text `new` in a directory, and a name in an empty directory of another file system. `None` without
+/// another file system.
+fn on_two_file_systems() -> Option<(TempDir, TempDir, PathBuf, PathBuf)> {
+    let directory = tempfile::tempdir().unwrap();
+    let Ok(other) = tempfile::tempdir_in("/dev/shm") else {
+        not_tested("/dev/shm is not there");
+        return None;
+    };
+    let (from, to) = (directory.path().join("from"), other.path().join("to"));
+    fs::write(&from, "new").unwrap();
+    Some((directory, other, from, to))
+}
+
+/// Moves a file, which has the text `new`. Another file of the new name is there at first.
+fn expect_move_without_replacement(from: &Path, to: &Path) {
+    fs::write(to, "old").unwrap();
+    let error = move_file(from, to, &Stop::default()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::AlreadyExists);
+    assert_eq!((text(from), text(to)), ("new".into(), "old".into()));
+    fs::remove_file(to).unwrap();
+    move_file(from, to, &Stop::default()).unwrap();
+    assert_eq!(text(to), "new");
+    assert!(!from.exists());
+}
+
+#[test]
+fn a_moved_file_never_replaces_another() {
+    let directory = tempfile::tempdir().unwrap();
+    let [from, to] = ["from", "to"].map(|name| directory.path().join(name));
+    fs::write(&from, "new").unwrap();
+    expect_move_without_replacement(&from, &to);
+}
+
+#[test]
+fn a_file_moves_to_another_file_system() {
+    let Some((_directory, other, from, to)) = on_two_file_systems() else {
+        return;
+    };
+    expect_move_without_replacement(&from, &to);
+    assert_eq!(fs::read_dir(other.path()).unwrap().count(), 1);
+}
+
+/// A copy used a temporary name that a second copy, or a link of somebody else, could have: the copy wrote through the
+/// link, and two copies mixed their bytes.
+#[test]
+fn a_copy_writes_only_to_a_file_of_its_own() {
+    let directory = tempfile::tempdir().unwrap();
+    let [from, to, other] = ["from", "to", "other"].map(|name| directory.path().join(name));
+    fs::write(&from, "new").unwrap();
+    fs::write(&other, "other").unwrap();
+    let known = format!(".to.{}.tmp", std::process::id());
+    std::os::unix::fs::symlink(&other, directory.path().join(known)).unwrap();
+    copy(&from, &to, &Stop::default()).unwrap();
+    assert_eq!((text(&to), text(&other)), ("new".into(), "other".into()));
+    assert!(fs::symlink_metadata(&to).unwrap().is_file());
+    assert!(!from.exists());
+}
+
+#[test]
+fn of_two_copies_to_the_same_name_one_arrives_whole() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = |name: &str| directory.path().join(name);
+    for round in 0..20 {
+        let to = path(&format!("to{round}"));
+        let results = ["a", "b"].map(|name| {
+            let (from, to) = (path(name), to.clone());
+            fs::write(&from, name.repeat(300_000)).unwrap();
+            std::thread::spawn(move || copy(&from, &to, &Stop::default()))
+        });
+        let results = results.map(|result| result.join().unwrap());
+        let [is_a, is_b] = results.each_ref().map(Result::is_ok);
+        assert!(is_a != is_b, "{results:?}");
+        let (moved, kept) = if is_a { ("a", "b") } else { ("b", "a") };
+        assert!(text(&to) == moved.repeat(300_000), "round {round}");
+        assert!(text(&path(kept)) == kept.repeat(300_000), "round {round}");
+        assert!(!path(moved).exists());
+    }
+}
+
+/// A stop in the middle of a copy left a part of the file under a temporary name, or the file at both places.
+#[test]
+fn a_stop_ends_a_copy_and_leaves_the_file_where_it_was() {
+    let Some((_directory, other, from, to)) = on_two_file_systems() else {
+        return;
+    };
+    let stop = Stop::default();
+    stop.set();
+    let error = move_file(&from, &to, &stop).unwrap_err();
+    assert!(stop.has_ended(&error), "{error}");
+    assert_eq!(text(&from), "new");
+    assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
+    // A rename takes no time.
+    move_file(&from, &from.with_extension("2"), &stop).unwrap();
+}
+
+/// The copy stayed, so each start left one more.
+#[test]
+fn a_file_that_cannot_be_removed_has_no_copy() {
+    let Some((directory, other, from, to)) = on_two_file_systems() else {
+        return;
+    };
+    // If this thread runs as root, it obeys the permissions of files from now on.
+    let mut sets = capabilities(None).unwrap();
+    sets.effective -= CapabilitySet::DAC_OVERRIDE;
+    set_capabilities(None, sets).unwrap();
+    let set_mode = |mode| {
+        fs::set_permissions(directory.path(), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    set_mode(0o500);
+    let error = move_file(&from, &to, &Stop::default()).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::PermissionDenied);
+    assert_eq!(text(&from), "new");
+    assert_eq!(fs::read_dir(other.path()).unwrap().count(), 0);
+    set_mode(0o700);
+    move_file(&from, &to, &Stop::default()).unwrap();
+    assert_eq!(text(&to), "new");
 }

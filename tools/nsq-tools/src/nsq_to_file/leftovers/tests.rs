@@ -1,12 +1,10 @@
 use std::fs;
-use std::io;
 
 use program::log::capture;
 use tempfile::TempDir;
 
 use super::*;
-use crate::nsq_to_file::compression::Encoder;
-use crate::nsq_to_file::file_name::NameFormat;
+use crate::nsq_to_file::tests::config;
 
 /// The directories `work` and `out`, and settings for the topic `t`.
 struct World {
@@ -17,24 +15,11 @@ struct World {
 impl World {
     fn new(format: &str) -> World {
         let directory = tempfile::tempdir().unwrap();
-        let settings = Settings {
-            output_dir: directory.path().join("out"),
-            work_dir: directory.path().join("work"),
-            names: NameFormat {
-                format: format.to_owned(),
-                date_format: "%H".to_owned(),
-                host: "h".to_owned(),
-                pid: 7,
-                suffix: "",
-                needs_revision: true,
-            },
-            compression: Compression::None,
-            rotate_size: None,
-            rotate_interval: None,
-            skips_empty_files: false,
-            batch_max: 200,
-            batch_bytes_max: u64::MAX,
-        };
+        let path = directory.path().display();
+        let args = format!(
+            "-output-dir={path}/out -work-dir={path}/work -filename-format={format} -datetime-format=%H"
+        );
+        let settings = config(&args).archive;
         World {
             directory,
             settings,
@@ -301,4 +286,94 @@ fn a_stop_ends_the_mending_of_a_file() {
     let taken = leftovers.take_locked(Path::new("t-000000.gz"), file);
     assert!(stop.has_ended(&taken.unwrap_err().source));
     assert_eq!(world.files(), owned(&[("work/t-000000.gz", gzip.len())]));
+}
+
+fn encoded(compression: Compression, members: &[&[u8]]) -> Vec<u8> {
+    let mut encoder = Encoder::new(compression).unwrap();
+    let mut bytes = Vec::new();
+    for member in members {
+        encoder.encode(member, &mut bytes).unwrap();
+        encoder.end(&mut bytes).unwrap();
+    }
+    bytes
+}
+
+/// Mends a file with these bytes. Returns its end and its text. Panics if the file is not whole then.
+fn mended(compression: Compression, bytes: &[u8]) -> (End, String) {
+    let mut file = tempfile::tempfile().unwrap();
+    file.write_all(bytes).unwrap();
+    let end = mend(&mut file, compression, &Stop::default()).unwrap();
+    if file.metadata().unwrap().len() == 0 {
+        return (end, String::new());
+    }
+    file.rewind().unwrap();
+    let mut text = String::new();
+    let read = match compression {
+        Compression::None => file.read_to_string(&mut text),
+        Compression::Gzip(_) => flate2::read::MultiGzDecoder::new(&file).read_to_string(&mut text),
+        Compression::Zstd(_) => zstd::Decoder::new(&file).unwrap().read_to_string(&mut text),
+    };
+    assert!(read.is_ok() || end == End::Damaged, "{read:?}");
+    (end, text)
+}
+
+#[test]
+fn a_torn_line_gets_its_end() {
+    let check = |bytes: &str, end, text: &str| {
+        let found = mended(Compression::None, bytes.as_bytes());
+        assert_eq!(found, (end, text.to_owned()));
+    };
+    check("", End::Whole, "");
+    check("a\nb\n", End::Whole, "a\nb\n");
+    check("a\nb", End::Torn, "a\nb\n");
+}
+
+#[test]
+fn a_file_that_was_cut_anywhere_is_whole_afterwards_and_keeps_its_members() {
+    for compression in [Compression::Gzip(6), Compression::Zstd(3)] {
+        let first = encoded(compression, &[b"one\ntwo\n"]);
+        let all = encoded(compression, &[b"one\ntwo\n", b"three\nfour\n"]);
+        assert_eq!(
+            mended(compression, &all),
+            (End::Whole, "one\ntwo\nthree\nfour\n".to_owned())
+        );
+        for length in 0..all.len() {
+            let (end, text) = mended(compression, &all[..length]);
+            let is_whole = length == 0 || length == first.len();
+            assert_eq!(end == End::Whole, is_whole, "{compression:?} {length}");
+            let kept = if length < first.len() {
+                ""
+            } else {
+                "one\ntwo\n"
+            };
+            assert!(text.starts_with(kept), "{compression:?} {length}: {text:?}");
+            assert!(text.is_empty() || text.ends_with('\n'), "{text:?}");
+        }
+    }
+}
+
+#[test]
+fn the_readable_part_of_a_torn_member_stays() {
+    let mut rng = fastrand::Rng::with_seed(1);
+    let lines: String = (0..50_000).map(|_| format!("{}\n", rng.u64(..))).collect();
+    for compression in [Compression::Gzip(6), Compression::Zstd(3)] {
+        let all = encoded(compression, &[b"one\n", lines.as_bytes()]);
+        let (end, text) = mended(compression, &all[..all.len() / 2]);
+        assert_eq!(end, End::Torn);
+        let rest = text.strip_prefix("one\n").unwrap();
+        assert!(rest.len() > lines.len() / 10, "{}", rest.len());
+        assert!(lines.starts_with(rest.strip_suffix('\n').unwrap()));
+    }
+}
+
+#[test]
+fn a_damaged_file_stays_as_it_is() {
+    for compression in [Compression::Gzip(6), Compression::Zstd(3)] {
+        let mut bytes = encoded(compression, &[b"one\n"]);
+        bytes.extend_from_slice(b"something else");
+        let (end, text) = mended(compression, &bytes);
+        assert_eq!((end, &*text), (End::Damaged, "one\n"), "{compression:?}");
+        let (end, _) = mended(compression, b"short");
+        assert_eq!(end, End::Damaged, "{compression:?}");
+    }
 }

@@ -3,7 +3,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
 use super::*;
-use crate::nsq_to_http::hop::Target;
+use crate::nsq_to_http::request::Target;
 
 /// The limit of a request that ends long before.
 const LONG: Duration = Duration::from_secs(30);

@@ -4,17 +4,8 @@ use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 
 use super::*;
 use crate::cluster::Failure;
-use crate::nsqtop::state::Start;
-use crate::nsqtop::table::View;
-use crate::nsqtop::tests::{sample_with_failure, samples};
-
-fn state(view: View) -> State {
-    State::new(Start {
-        view,
-        sort: view.usual_sort(),
-        filter: String::new(),
-    })
-}
+use crate::nsqtop::tests::{self, sample_with_failure, samples, state};
+use crate::nsqtop::views::View;
 
 /// Returns the lines of the screen without the spaces at their ends.
 fn lines(state: &State, width: u16, height: u16) -> Vec<String> {
@@ -30,8 +21,7 @@ fn lines(state: &State, width: u16, height: u16) -> Vec<String> {
 
 #[test]
 fn channels_fit_80_columns_and_24_rows() {
-    let [before, after] = samples();
-    let shown = lines(&state(View::Channels).with_samples(before, after), 80, 24);
+    let shown = lines(&state(View::Channels, samples()), 80, 24);
     let expected = [
         "nsqtop  2 nodes  depth 1.9k  in flight 1",
         " 1 channels  2 topics  3 clients  4 nodes  5 shards",
@@ -55,8 +45,7 @@ fn channels_fit_80_columns_and_24_rows() {
 
 #[test]
 fn a_wide_terminal_shows_whole_sentences() {
-    let [before, after] = samples();
-    let shown = lines(&state(View::Channels).with_samples(before, after), 240, 12);
+    let shown = lines(&state(View::Channels, samples()), 240, 12);
     assert!(
         shown[4].ends_with("or as many more handlers (only at a:4151)"),
         "{shown:#?}"
@@ -66,8 +55,7 @@ fn a_wide_terminal_shows_whole_sentences() {
 /// Numbers lost their first digits: 1.2k was shown as 2k.
 #[test]
 fn a_narrow_terminal_hides_columns_and_cuts_no_number() {
-    let [before, after] = samples();
-    let state = state(View::Channels).with_samples(before, after);
+    let state = state(View::Channels, samples());
     let shown = lines(&state, 40, 10);
     let expected = [
         "CHANNEL           IN/S OUT/S DEPTH INFLT",
@@ -84,8 +72,7 @@ fn a_narrow_terminal_hides_columns_and_cuts_no_number() {
     assert!(shown[2].ends_with("AGE CONNS"), "{shown:#?}");
     assert!(shown[23].starts_with("1 column is hidden"), "{shown:#?}");
     for view in VIEWS {
-        let [before, after] = samples();
-        let state = self::state(view).with_samples(before, after);
+        let state = tests::state(view, samples());
         let whole = lines(&state, 300, 24);
         let cells: Vec<&str> = whole[3].split_whitespace().collect();
         for width in 20..80 {
@@ -101,8 +88,7 @@ fn a_narrow_terminal_hides_columns_and_cuts_no_number() {
 #[test]
 fn every_view_is_drawn_at_any_size() {
     for view in VIEWS {
-        let [before, after] = samples();
-        let mut state = state(view).with_samples(before, after);
+        let mut state = state(view, samples());
         for (width, height) in [(80, 24), (20, 6), (1, 1), (300, 100)] {
             let shown = lines(&state, width, height);
             if (width, height) == (80, 24) {
@@ -116,8 +102,7 @@ fn every_view_is_drawn_at_any_size() {
 
 #[test]
 fn what_the_user_has_chosen_is_shown() {
-    let [before, after] = samples();
-    let mut state = state(View::Channels).with_samples(before, after);
+    let mut state = state(View::Channels, samples());
     for key in [KeyCode::Char('/'), KeyCode::Char('a'), KeyCode::Char('u')] {
         state.on_key(KeyEvent::new(key, KeyModifiers::NONE));
     }
@@ -140,10 +125,10 @@ fn what_the_user_has_chosen_is_shown() {
 
 #[test]
 fn nodes_that_do_not_answer_are_named() {
-    let empty = lines(&state(View::Channels), 80, 24);
+    let empty = lines(&state(View::Channels, []), 80, 24);
     assert_eq!(empty[0], "nsqtop  asking the nodes");
     let [before, _] = samples();
-    let state = state(View::Nodes).with_samples(before, sample_with_failure());
+    let state = state(View::Nodes, [before, sample_with_failure()]);
     let shown = lines(&state, 80, 24);
     assert!(
         shown[0].starts_with("nsqtop  2 nodes  1 away"),
@@ -170,7 +155,7 @@ fn the_reasons_of_all_nodes_are_whole() {
             why: why.to_owned(),
         });
     }
-    let state = state(View::Channels).with_samples(before.clone(), after.clone());
+    let state = state(View::Channels, [before.clone(), after.clone()]);
     let shown = lines(&state, 80, 24);
     let text = shown[19..23].concat();
     let whole = |name: &str| format!("{name}:4150 gives no figures: {why}");
@@ -185,7 +170,7 @@ fn the_reasons_of_all_nodes_are_whole() {
             why: why.to_owned(),
         });
     }
-    let state = self::state(View::Channels).with_samples(before, after);
+    let state = self::state(View::Channels, [before, after]);
     let shown = lines(&state, 80, 24);
     assert_eq!(
         shown[22], "57 more lines; press 4 for all nodes",

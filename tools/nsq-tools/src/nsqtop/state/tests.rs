@@ -1,17 +1,11 @@
-use ratatui::crossterm::event::KeyCode::{self, *};
+use ratatui::crossterm::event::KeyCode::*;
 
 use super::*;
-use crate::nsqtop::tests::samples;
+use crate::nsqtop::tests::{self, samples};
 use serde_json::json;
 
 fn state() -> State {
-    let start = Start {
-        view: View::Channels,
-        sort: View::Channels.usual_sort(),
-        filter: String::new(),
-    };
-    let [before, after] = samples();
-    State::new(start).with_samples(before, after)
+    tests::state(View::Channels, samples())
 }
 
 fn text(text: &str) -> Filter {
@@ -22,10 +16,29 @@ fn parent(key: &str) -> Filter {
     Filter::Parent(key.to_owned())
 }
 
-fn press(state: &mut State, keys: &[KeyCode]) {
-    for key in keys {
-        let next = state.on_key(KeyEvent::new(*key, KeyModifiers::NONE));
-        assert_eq!(next, Next::Draw, "{key:?}");
+/// Presses keys, each written as one letter or symbol.
+#[track_caller]
+fn press(state: &mut State, keys: &str) {
+    for key in keys.chars() {
+        let code = match key {
+            '⏎' => Enter,
+            '⎋' => Esc,
+            '⌫' => Backspace,
+            '←' => Left,
+            '↑' => Up,
+            '↓' => Down,
+            '⇥' => Tab,
+            '⇤' => BackTab,
+            '⇞' => PageUp,
+            '⇟' => PageDown,
+            '⇱' => Home,
+            '⇲' => End,
+            '⎀' => Insert,
+            '⑤' => F(5),
+            letter => Char(letter),
+        };
+        let next = state.on_key(KeyEvent::new(code, KeyModifiers::NONE));
+        assert_eq!(next, Next::Draw, "{key}");
     }
 }
 
@@ -47,7 +60,7 @@ fn keys_quit() {
     let q = KeyEvent::new(Char('q'), KeyModifiers::NONE);
     assert_eq!(state().on_key(q), Next::Quit);
     let mut typing = state();
-    press(&mut typing, &[Char('/'), Char('q')]);
+    press(&mut typing, "/q");
     assert_eq!(typing.filter(), (&text("q"), true));
     assert_eq!(typing.on_key(control_c), Next::Quit);
 }
@@ -56,55 +69,52 @@ fn keys_quit() {
 fn views_come_by_number_and_in_turn() {
     let mut state = state();
     for (key, view) in [
-        (Char('2'), View::Topics),
-        (Tab, View::Clients),
-        (Tab, View::Nodes),
-        (Tab, View::Shards),
-        (Tab, View::Channels),
-        (BackTab, View::Shards),
-        (Char('4'), View::Nodes),
-        (Char('3'), View::Clients),
-        (Char('9'), View::Clients),
+        ("2", View::Topics),
+        ("⇥", View::Clients),
+        ("⇥", View::Nodes),
+        ("⇥", View::Shards),
+        ("⇥", View::Channels),
+        ("⇤", View::Shards),
+        ("4", View::Nodes),
+        ("3", View::Clients),
+        ("9", View::Clients),
     ] {
-        press(&mut state, &[key]);
-        assert_eq!(state.view, view, "{key:?}");
+        press(&mut state, key);
+        assert_eq!(state.view, view, "{key}");
     }
 }
 
 #[test]
 fn each_view_has_its_own_order() {
     let mut state = state();
-    press(&mut state, &[Left, Char('<'), Left, Char('r')]);
+    press(&mut state, "←<←r");
     let sort = state.sort();
     assert_eq!((sort.column, sort.is_reversed), (0, true));
     assert_eq!(names(&state)[0], "quiet/archive#ephemeral");
     // The first column is next to the last one.
-    press(&mut state, &[Left]);
+    press(&mut state, "←");
     let sort = state.sort();
     assert_eq!(
         (sort.column, sort.is_reversed),
         (View::Channels.columns().len() - 1, false)
     );
-    press(&mut state, &[Char('>')]);
+    press(&mut state, ">");
     assert_eq!(state.sort().column, 0);
-    press(&mut state, &[Char('2')]);
+    press(&mut state, "2");
     assert_eq!(state.sort(), View::Topics.usual_sort());
 }
 
 #[test]
 fn the_filter_is_typed_kept_and_removed() {
     let mut state = state();
-    press(
-        &mut state,
-        &[Char('/'), Char('B'), Char('i'), Char('x'), Backspace],
-    );
+    press(&mut state, "/Bix⌫");
     assert_eq!(state.filter(), (&text("Bi"), true));
     assert_eq!(names(&state), ["orders/billing"]);
-    press(&mut state, &[Enter]);
+    press(&mut state, "⏎");
     assert_eq!(state.filter(), (&text("Bi"), false));
-    press(&mut state, &[Esc]);
+    press(&mut state, "⎋");
     assert_eq!(names(&state).len(), 3);
-    press(&mut state, &[Char('/'), Char('x'), Esc]);
+    press(&mut state, "/x⎋");
     assert_eq!(state.filter(), (&text(""), false));
 }
 
@@ -112,43 +122,43 @@ fn the_filter_is_typed_kept_and_removed() {
 fn the_selection_stays_with_its_row() {
     let mut state = state();
     assert_eq!(selected(&state), "orders/audit");
-    press(&mut state, &[Down]);
+    press(&mut state, "↓");
     assert_eq!(selected(&state), "orders/billing");
-    press(&mut state, &[Char('r')]);
+    press(&mut state, "r");
     assert_eq!(selected(&state), "orders/billing");
-    press(&mut state, &[PageDown]);
+    press(&mut state, "⇟");
     assert_eq!(selected(&state), "orders/audit");
-    press(&mut state, &[Char('k'), Up, Up]);
+    press(&mut state, "k↑↑");
     assert_eq!(selected(&state), "quiet/archive#ephemeral");
-    press(&mut state, &[End]);
+    press(&mut state, "⇲");
     assert_eq!(selected(&state), "orders/audit");
-    press(&mut state, &[Home, Char('j'), PageUp]);
+    press(&mut state, "⇱j⇞");
     assert_eq!(selected(&state), "quiet/archive#ephemeral");
     // A row that has gone leaves the selection to the first row.
-    press(&mut state, &[Char('/'), Char('o'), Char('r'), Enter]);
+    press(&mut state, "/or⏎");
     assert_eq!(selected(&state), "orders/billing");
-    press(&mut state, &[Esc, Char('/'), Char('~'), Enter, Down, Enter]);
+    press(&mut state, "⎋/~⏎↓⏎");
     assert_eq!(names(&state), [""; 0]);
 }
 
 #[test]
 fn enter_opens_a_topic_and_a_channel() {
     let mut state = state();
-    press(&mut state, &[Char('2'), Enter]);
+    press(&mut state, "2⏎");
     assert_eq!(
         (state.view, state.filter()),
         (View::Channels, (&parent("orders/"), false))
     );
-    press(&mut state, &[Down, Enter]);
+    press(&mut state, "↓⏎");
     assert_eq!(
         (state.view, state.filter()),
         (View::Clients, (&parent("orders/billing "), false))
     );
     assert_eq!(names(&state).len(), 2);
-    press(&mut state, &[Enter]);
+    press(&mut state, "⏎");
     assert_eq!(state.view, View::Clients);
     // Each view has a filter of its own.
-    press(&mut state, &[Char('4')]);
+    press(&mut state, "4");
     assert_eq!(state.filter(), (&text(""), false));
 }
 
@@ -172,14 +182,14 @@ fn enter_opens_exactly_one_topic_and_channel() {
     let node = after.nodes.values_mut().next().unwrap();
     node.stats = stats;
     let mut state = state().with_samples(before, after);
-    press(&mut state, &[Char('2'), Char('/'), Char('2'), Enter, Home]);
+    press(&mut state, "2/2⏎⇱");
     assert_eq!(selected(&state), "or2");
-    press(&mut state, &[Enter]);
+    press(&mut state, "⏎");
     assert_eq!(names(&state), ["or2/c", "or2/cc"]);
-    press(&mut state, &[Home, Enter]);
+    press(&mut state, "⇱⏎");
     assert_eq!(names(&state), ["or2/c 1.1.1.1:1 a:4151"]);
     // Typing replaces the choice.
-    press(&mut state, &[Char('/'), Char('v')]);
+    press(&mut state, "/v");
     assert_eq!(state.filter(), (&text("v"), true));
     assert_eq!(names(&state), ["vor2/c 1.1.1.1:1 a:4151"]);
 }
@@ -189,13 +199,13 @@ fn a_paused_display_keeps_its_samples() {
     let [_, after] = samples();
     let mut state = state();
     let shown = state.table();
-    press(&mut state, &[Char(' ')]);
+    press(&mut state, " ");
     assert!(state.is_paused);
     let mut later = after.clone();
     later.at += std::time::Duration::from_secs(2);
     state.add_sample(later);
     assert_eq!(state.table(), shown);
-    press(&mut state, &[Char('p')]);
+    press(&mut state, "p");
     assert!(!state.is_paused);
     assert_ne!(state.table(), shown);
 }
@@ -203,11 +213,11 @@ fn a_paused_display_keeps_its_samples() {
 #[test]
 fn help_comes_and_goes() {
     let mut state = state();
-    press(&mut state, &[Char('?')]);
+    press(&mut state, "?");
     assert!(state.shows_help);
-    press(&mut state, &[Esc]);
+    press(&mut state, "⎋");
     assert!(!state.shows_help);
-    press(&mut state, &[Char('h'), Char('h'), F(5), Insert]);
+    press(&mut state, "hh⑤⎀");
     assert!(!state.shows_help);
 }
 

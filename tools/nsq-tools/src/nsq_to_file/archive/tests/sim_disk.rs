@@ -6,8 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
-use crate::nsq_to_file::disk::{Disk, Opened};
-use crate::nsq_to_file::stop::Stop;
+use crate::nsq_to_file::disk::{Disk, Opened, Stop};
 
 /// A disk in memory. Its clones are the same disk.
 #[derive(Clone, Default)]
