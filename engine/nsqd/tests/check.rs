@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{
-    Broker, Client, Exit, Tmpfs, answer_io_uring_with, contents, first_core, has_io_uring,
-    is_installed, nsqd_path, run, without_privileges,
+    Broker, Exit, Tmpfs, answer_io_uring_with, contents, first_core, has_io_uring, is_installed,
+    nsqd_path, run, without_privileges,
 };
 use serde_json::Value;
 
@@ -506,10 +506,8 @@ fn more_shards_than_cores_are_named() {
 fn a_running_broker_is_not_disturbed() {
     let mut broker = Broker::start_on("127.0.23.4", 2, &[]);
     let path = broker.data_path().to_path_buf();
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("busy", "channel");
-    client.ready(1);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut client = broker.consumer("busy", "channel", 1);
+    let mut producer = broker.client();
     let tcp = format!("--tcp-address={}", broker.tcp_addr());
     let http = format!("--http-address={}", broker.http_addr());
     for round in 0..3 {

@@ -51,7 +51,7 @@ impl Node {
     /// Makes a topic with its channels, as a client on the node's own host does.
     fn create(&self, topic: &str) {
         self.host.run(|| {
-            let post = |target: String| self.broker.post(&target, b"").expect_status(200);
+            let post = |target: String| self.broker.admin(&target);
             post(format!("/topic/create?topic={topic}"));
             for channel in CHANNELS {
                 post(format!("/channel/create?topic={topic}&channel={channel}"));

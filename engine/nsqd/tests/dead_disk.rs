@@ -4,9 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{
-    Broker, Client, FrameType, Launch, LoopExt4, cpu_time, wait_until, whole_machine,
-};
+use crate::support::{Broker, Client, FrameType, Launch, LoopExt4, cpu_time, wait_until};
 
 /// The longest wait: enough for every due sync, checkpoint and retry on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -38,7 +36,7 @@ fn start(disk: &LoopExt4, flags: &[&str]) -> Broker {
 
 /// Publishes a message. Returns the error, if there is one.
 fn refusal(broker: &Broker) -> Option<String> {
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.set_read_timeout(TIMEOUT);
     client.send(&Client::command_with_body("PUB dead", b"later"));
     let frame = client.frame_after_heartbeats();
@@ -68,26 +66,18 @@ fn expect_rest(broker: &Broker) {
 
 /// Creates the topic and the channel, and publishes the message of [`expect_stored_message`].
 fn store_message(broker: &Broker) {
-    broker
-        .post("/topic/create?topic=dead", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/create?topic=dead&channel=channel", b"")
-        .expect_status(200);
-    let mut client = Client::connect(broker.tcp_addr());
+    broker.create("dead", "channel");
+    let mut client = broker.client();
     client.publish("dead", b"before");
 }
 
 fn expect_stored_message(broker: &Broker) {
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("dead", "channel");
-    consumer.ready(1);
+    let mut consumer = broker.consumer("dead", "channel", 1);
     assert_eq!(consumer.message().body, b"before", "reads go on");
 }
 
 /// Checks that publishes get OK until the next sync fails, and not after that.
 fn try_with_timeout(death: Death) {
-    let _machine = whole_machine();
     let Some(disk) = LoopExt4::mount() else {
         return;
     };
@@ -110,7 +100,6 @@ fn try_with_timeout(death: Death) {
 
 /// Checks that the publish which waits for its sync gets an answer.
 fn try_with_sync_every(death: Death) {
-    let _machine = whole_machine();
     let Some(disk) = LoopExt4::mount() else {
         return;
     };
@@ -122,7 +111,7 @@ fn try_with_sync_every(death: Death) {
     // The broker does not create a channel that it cannot make durable, however often a client asks
     // for it.
     for _ in 0..2 {
-        let mut consumer = Client::connect(broker.tcp_addr());
+        let mut consumer = broker.client();
         consumer.set_read_timeout(TIMEOUT);
         consumer.send(b"SUB dead new\n");
         let frame = consumer.frame_after_heartbeats();

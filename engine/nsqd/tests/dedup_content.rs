@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 fn number(broker: &Broker, topic: &str, key: &str) -> u64 {
-    let stats = broker.topic_stats(topic).expect("the topic is there");
+    let stats = broker.topic(topic);
     stats[key]
         .as_u64()
         .unwrap_or_else(|| panic!("{key} in {stats}"))
@@ -22,19 +22,14 @@ fn duplicates(broker: &Broker, topic: &str) -> u64 {
 
 /// Consumes and finishes the messages of a channel until `count` have come, and returns their bodies.
 fn consume(broker: &Broker, topic: &str, count: usize) -> Vec<String> {
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe(topic, "ch");
-    consumer.ready(100);
+    let mut consumer = broker.consumer(topic, "ch", 100);
     let mut bodies = Vec::new();
     while bodies.len() < count {
-        let message = consumer.message();
-        consumer.finish(&message.id);
+        let message = consumer.take();
         bodies.push(String::from_utf8(message.body.clone()).expect("text"));
     }
     assert!(wait_until(TIMEOUT, || {
-        let stats = broker
-            .channel_stats(topic, "ch")
-            .expect("the channel is there");
+        let stats = broker.channel(topic, "ch");
         stats["in_flight_count"] == 0 && stats["depth"] == 0
     }));
     consumer.close_wait();
@@ -44,8 +39,8 @@ fn consume(broker: &Broker, topic: &str, count: usize) -> Vec<String> {
 #[test]
 fn every_way_to_publish() {
     let broker = Broker::start(2, &["--dedup=t*=body,window=10000", "--dedup=j*=json:/id"]);
-    let mut one = Client::connect(broker.tcp_addr());
-    let mut two = Client::connect(broker.tcp_addr());
+    let mut one = broker.client();
+    let mut two = broker.client();
     // Topics of both shards, so that some publishes are forwarded.
     for topic in ["t1", "t2", "t3", "t4"] {
         one.publish(topic, b"a");
@@ -91,7 +86,7 @@ fn every_way_to_publish() {
         let has_line = metrics.lines().any(|it| it == line);
         assert!(has_line, "{line} in {metrics}");
     }
-    let plain = broker.topic_stats("t1").expect("it is there");
+    let plain = broker.topic("t1");
     assert!(plain["dedup_memory_bytes"].as_u64() <= plain["dedup_memory_bytes_max"].as_u64());
 }
 
@@ -121,14 +116,14 @@ fn copies_that_come_at_the_same_time() {
 fn a_kill_forgets_no_message_that_the_log_has() {
     let mut broker = Broker::start(1, &["--dedup=t=body,window=10000"]);
     let bodies: Vec<String> = (0..3000).map(|it| format!("order {it}")).collect();
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for part in bodies.chunks(500) {
         producer.publish_many("t", part);
     }
     for _ in 0..3 {
         broker.kill9();
         broker.restart();
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         producer.publish_many("t", &bodies);
         assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (0, 3000));
     }
@@ -140,15 +135,12 @@ fn a_kill_forgets_no_message_that_the_log_has() {
 fn a_clean_restart_keeps_the_keys_of_finished_messages() {
     let mut broker = Broker::start(2, &["--dedup=t=body,window=10m"]);
     let bodies: Vec<String> = (0..20_000).map(|it| format!("{it:0500}")).collect();
-    let mut producer = Client::connect(broker.tcp_addr());
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "ch");
-    consumer.ready(500);
+    let mut producer = broker.client();
+    let mut consumer = broker.consumer("t", "ch", 500);
     for part in bodies.chunks(500) {
         producer.publish_many("t", part);
         for _ in part {
-            let message = consumer.message();
-            consumer.finish(&message.id);
+            consumer.take();
         }
     }
     consumer.close_wait();
@@ -157,7 +149,7 @@ fn a_clean_restart_keeps_the_keys_of_finished_messages() {
         assert!(broker.data_path().join("t.log/keys").exists());
         assert!(segment_bytes(&broker) < 5_000_000, "of 10,000,000 bytes");
         broker.restart();
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         for part in bodies.chunks(1000) {
             producer.publish_many("t", part);
         }
@@ -183,21 +175,21 @@ fn segment_bytes(broker: &Broker) -> u64 {
 #[test]
 fn keys_are_saved_from_time_to_time() {
     let mut broker = Broker::start(1, &["--dedup=t=body", "--sync-timeout=100ms"]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_many("t", &["a", "b", "c"]);
     consume(&broker, "t", 3);
     let file = broker.data_path().join("t.log/keys");
     assert!(wait_until(TIMEOUT.max(Duration::from_secs(60)), || file.exists()));
     broker.kill9();
     broker.restart();
-    Client::connect(broker.tcp_addr()).publish_many("t", &["a", "b", "c", "d"]);
+    broker.client().publish_many("t", &["a", "b", "c", "d"]);
     assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 3));
 }
 
 #[test]
 fn a_damaged_file_costs_duplicates_and_no_start() {
     let mut broker = Broker::start(1, &["--dedup=t=body"]);
-    Client::connect(broker.tcp_addr()).publish_many("t", &["a", "b"]);
+    broker.client().publish_many("t", &["a", "b"]);
     consume(&broker, "t", 2);
     broker.sigterm_and_wait();
     let file = broker.data_path().join("t.log/keys");
@@ -208,7 +200,7 @@ fn a_damaged_file_costs_duplicates_and_no_start() {
     broker.restart();
     broker.wait_for_log("its file of keys does not agree with its CRC");
     assert!(broker.data_path().join("t.log/keys.damaged").exists());
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_many("t", &["a", "b"]);
     producer.publish_many("t", &["a", "b"]);
     // The log may have the messages, although they are finished.
@@ -241,7 +233,7 @@ fn messages_in_cold_segments_are_recognised() {
                 .collect()
         })
         .collect();
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for body in &bodies {
         producer.publish("t", body);
     }
@@ -255,14 +247,14 @@ fn messages_in_cold_segments_are_recognised() {
 #[test]
 fn empty_and_pause_keep_the_keys_and_delete_forgets_them() {
     let broker = Broker::start(1, &["--dedup=t=body"]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("t", b"a");
-    broker.post("/topic/pause?topic=t", b"").expect_status(200);
+    broker.admin("/topic/pause?topic=t");
     producer.publish("t", b"a");
-    broker.post("/topic/empty?topic=t", b"").expect_status(200);
+    broker.admin("/topic/empty?topic=t");
     producer.publish("t", b"a");
     assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 2));
-    broker.post("/topic/delete?topic=t", b"").expect_status(200);
+    broker.admin("/topic/delete?topic=t");
     producer.publish("t", b"a");
     assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 0));
 }
@@ -276,7 +268,7 @@ fn retries_over_kills_are_stored_once() {
     let total = 600;
     let mut acknowledged = 0;
     while acknowledged < total {
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         let until = (acknowledged + 100 + random.below(100)).min(total);
         while acknowledged < until {
             let last = (acknowledged + 1 + random.below(9)).min(total);
@@ -303,7 +295,7 @@ fn retries_over_kills_are_stored_once() {
 #[test]
 fn a_rule_with_another_key_says_that_the_saved_keys_do_not_count() {
     let mut broker = Broker::start(1, &["--dedup=t=json:/id"]);
-    Client::connect(broker.tcp_addr()).publish("t", br#"{"id":1,"n":1}"#);
+    broker.client().publish("t", br#"{"id":1,"n":1}"#);
     broker.sigterm_and_wait();
     let said = "TOPIC(t): its keys were saved by a rule of --dedup with the key json:/id, and the key is body now";
     broker.restart();
@@ -311,7 +303,7 @@ fn a_rule_with_another_key_says_that_the_saved_keys_do_not_count() {
     broker.sigterm_and_wait();
     broker.restart_with(1, &["--dedup=t=body"]);
     broker.wait_for_log(said);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     // The first message is still in the log, so its body is known.
     producer.publish("t", br#"{"id":1,"n":1}"#);
     assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (0, 1));
@@ -334,7 +326,7 @@ fn a_start_says_what_the_rules_may_take() {
         )
     };
     broker.wait_for_log(&line("t*", 16 << 20, 0));
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for topic in 0..20 {
         producer.publish(&format!("t{topic}"), b"a");
     }
@@ -343,7 +335,7 @@ fn a_start_says_what_the_rules_may_take() {
     broker.restart();
     broker.wait_for_log(&line("t*", 16 << 20, 20));
     broker.wait_for_log(&line("p", 1 << 20, 0));
-    Client::connect(broker.tcp_addr()).publish("t19", b"a");
+    broker.client().publish("t19", b"a");
     assert_eq!(duplicates(&broker, "t19"), 1);
 }
 

@@ -21,7 +21,7 @@ fn count(lookupd: &Lookupd, line: &str) -> usize {
 
 fn create(broker: &Broker, topic: &str) {
     let target = format!("/topic/create?topic={topic}");
-    broker.post(&target, b"").expect_status(200);
+    broker.admin(&target);
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn every_address_of_a_name_is_an_nsqlookupd() {
         broker.wait_for_log("LOOKUP: resolving lookup:4160 - lookup lookup:4160: ");
         let is_told = || {
             create(&broker, "w");
-            broker.post("/topic/delete?topic=w", b"").expect_status(200);
+            broker.admin("/topic/delete?topic=w");
             count(&four, "REGISTER v") > 0
         };
         assert!(wait_until(TIMEOUT, is_told), "{:?}", four.told());
@@ -173,7 +173,7 @@ fn a_silent_name_server_delays_no_end() {
                 "--lookupd-tcp-address=lookup.example:4160",
             ],
         );
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.send(&Client::command_with_body("AUTH", b"secret"));
         for name in ["statsd.example", "auth.example", "lookup.example"] {
             let is_asked = || dns.asked().iter().any(|asked| asked == name);

@@ -26,9 +26,9 @@ fn with_channels(shards: usize) -> Broker {
     let broker = Broker::start(shards, &[]);
     for number in 0..TOPICS {
         let target = format!("/topic/create?topic={}", topic(number));
-        broker.post(&target, b"").expect_status(200);
+        broker.admin(&target);
         let target = format!("/channel/create?topic={}&channel=channel", topic(number));
-        broker.post(&target, b"").expect_status(200);
+        broker.admin(&target);
     }
     broker
 }
@@ -59,7 +59,7 @@ impl Published {
     fn expect_delivered(&self, broker: &Broker) {
         for (&number, bodies) in &self.bodies {
             let mut missing = bodies.clone();
-            let mut consumer = Client::connect(broker.tcp_addr());
+            let mut consumer = broker.client();
             consumer.send(format!("SUB {} channel\nRDY 500\n", topic(number)).as_bytes());
             consumer.expect_ok();
             while !missing.is_empty() {
@@ -83,7 +83,7 @@ impl Published {
             let name = topic(number);
             let mut last = String::new();
             let is_drained = wait_until(TIMEOUT, || {
-                let stats = broker.topic_stats(&name).expect("it was created");
+                let stats = broker.topic(&name);
                 last = stats.to_string();
                 let channel = &stats["channels"][0];
                 stats["message_count"] == bodies.len()
@@ -357,8 +357,7 @@ fn a_consumer_moves_with_the_commands_it_sent_ahead() {
             client.send(&script.bytes);
             let mut messages = expect_answers(&mut client, &script.answers);
             while messages.len() < 25 {
-                let message = client.message();
-                client.finish(&message.id);
+                let message = client.take();
                 messages.push(message);
             }
             let bodies: BTreeSet<String> = messages
@@ -375,7 +374,7 @@ fn a_consumer_moves_with_the_commands_it_sent_ahead() {
             );
             drop(client);
             let target = format!("/channel/delete?topic={}&channel=own-{number}", topic(own));
-            broker.post(&target, b"").expect_status(200);
+            broker.admin(&target);
             published.merge(script.published);
         }
         // The channels of all topics still have every message. Channel counts name `channel` only.
@@ -410,7 +409,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
         let bytes = std::mem::take(&mut script.bytes);
         let sender = thread::spawn(move || writer.write_all(&bytes).expect("the broker reads"));
         // Messages arrive for this client at the same time.
-        let mut other = Client::connect(broker.tcp_addr());
+        let mut other = broker.client();
         let mut expected = BTreeSet::new();
         for number in 0..50 {
             let body = format!("other {number}");
@@ -419,8 +418,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
         }
         let mut got = expect_answers(&mut client, &script.answers);
         while got.len() < expected.len() {
-            let message = client.message();
-            client.finish(&message.id);
+            let message = client.take();
             got.push(message);
         }
         let got: BTreeSet<String> = got
@@ -438,7 +436,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
 fn consumers_from_all_shards_share_a_channel() {
     for shards in SHARDS {
         let broker = with_channels(shards);
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         let bodies: Vec<String> = (0..3000).map(|number| format!("shared {number}")).collect();
         for chunk in bodies.chunks(500) {
             producer.publish_many(&topic(0), chunk);

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Broker, Client, Launch, TIMEOUT, is_installed, parse_http, wait_until};
+use crate::support::{Broker, Launch, TIMEOUT, is_installed, parse_http, wait_until};
 use serde_json::Value;
 
 /// Starts a broker with both sockets in a directory of its own.
@@ -192,7 +192,7 @@ fn sockets_stand_beside_the_addresses_with_one_mode() {
     assert_eq!((mode(&tcp), mode(&http)), (0o620, 0o620));
     // All four listeners lead to the same broker.
     assert_eq!(frame_of_publish(&tcp), b"OK");
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("topic", b"y");
     let count = |stats: &Value| stats["topics"][0]["message_count"].clone();
     let target = "/stats?format=json&include_mem=false";

@@ -109,40 +109,45 @@ fn everything_after_a_non_flag_is_ignored() {
 
 #[test]
 fn flag_errors_are_gos_and_exit_2() {
-    assert_eq!(bad(2, &["-foo"]), "flag provided but not defined: -foo");
-    assert_eq!(bad(2, &["--foo=1"]), "flag provided but not defined: -foo");
+    for (arg, expected) in [
+        ("-foo", "flag provided but not defined: -foo"),
+        ("--foo=1", "flag provided but not defined: -foo"),
+        (
+            "--mem-queue-size",
+            "flag needs an argument: -mem-queue-size",
+        ),
+        ("---x", "bad flag syntax: ---x"),
+        ("--=x", "bad flag syntax: --=x"),
+        ("-=x", "bad flag syntax: -=x"),
+    ] {
+        assert_eq!(bad(2, &[arg]), expected);
+    }
+    for (arg, flag, value, why) in [
+        (
+            "--mem-queue-size=abc",
+            "flag -mem-queue-size",
+            "abc",
+            "parse error",
+        ),
+        (
+            "--mem-queue-size=99999999999999999999",
+            "flag -mem-queue-size",
+            "99999999999999999999",
+            "value out of range",
+        ),
+        ("--msg-timeout=5", "flag -msg-timeout", "5", "parse error"),
+        ("--node-id=", "flag -node-id", "", "parse error"),
+    ] {
+        let expected = format!("invalid value \"{value}\" for {flag}: {why}");
+        assert_eq!(bad(2, &[arg]), expected);
+    }
+    let error = bad(2, &["--worker-id=5"]);
     assert_eq!(
-        bad(2, &["--mem-queue-size"]),
-        "flag needs an argument: -mem-queue-size"
-    );
-    assert_eq!(bad(2, &["---x"]), "bad flag syntax: ---x");
-    assert_eq!(bad(2, &["--=x"]), "bad flag syntax: --=x");
-    assert_eq!(bad(2, &["-=x"]), "bad flag syntax: -=x");
-    assert_eq!(
-        bad(2, &["--mem-queue-size=abc"]),
-        "invalid value \"abc\" for flag -mem-queue-size: parse error"
-    );
-    assert_eq!(
-        bad(2, &["--mem-queue-size=99999999999999999999"]),
-        "invalid value \"99999999999999999999\" for flag -mem-queue-size: value out of range"
-    );
-    assert_eq!(
-        bad(2, &["--msg-timeout", "5"]),
-        "invalid value \"5\" for flag -msg-timeout: parse error"
-    );
-    assert_eq!(
-        bad(2, &["--node-id="]),
-        "invalid value \"\" for flag -node-id: parse error"
-    );
-    assert_eq!(
-        bad(2, &["--worker-id=5"]),
+        error,
         "invalid boolean value \"5\" for -worker-id: parse error"
     );
-    assert_eq!(
-        bad(2, &["--log-level=foo"]),
-        "invalid value \"foo\" for flag -log-level: invalid log level 'foo' \
-         (debug, info, warn, error, fatal)"
-    );
+    let expected = "invalid value \"foo\" for flag -log-level: invalid log level 'foo' (debug, info, warn, error, fatal)";
+    assert_eq!(bad(2, &["--log-level=foo"]), expected);
 }
 
 #[test]
@@ -407,101 +412,65 @@ fn file_value(name: &str, text: &str) -> Value {
     config.options.value(name).clone()
 }
 
+/// Lines of a configuration file, and behind each one how nsqd refuses its value.
+const REFUSED_VALUES: &str = r#"
+msg_timeout = 1.5
+    1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64
+msg_timeout = true
+    true (1m0s) for field MsgTimeout - invalid time.Duration value type bool
+msg_timeout = []
+    [] (1m0s) for field MsgTimeout - invalid time.Duration value type []interface {}
+msg_timeout = {a = 1}
+    map[a:1] (1m0s) for field MsgTimeout - invalid time.Duration value type map[string]interface {}
+msg_timeout = "5"
+    5 (1m0s) for field MsgTimeout - time: missing unit in duration "5"
+msg_timeout = "5d"
+    5d (1m0s) for field MsgTimeout - time: unknown unit "d" in duration "5d"
+msg_timeout = "x"
+    x (1m0s) for field MsgTimeout - time: invalid duration "x"
+mem_queue_size = 1.0
+    1 (10000) for field MemQueueSize - invalid int64 value type float64
+mem_queue_size = "0x10"
+    0x10 (10000) for field MemQueueSize - strconv.ParseInt: parsing "0x10": invalid syntax
+mem_queue_size = [1, 2.5]
+    [1 2.5] (10000) for field MemQueueSize - invalid int64 value type []interface {}
+id = "99999999999999999999"
+    99999999999999999999 (617) for field ID - strconv.ParseInt: parsing "99999999999999999999": value out of range
+deflate = "nope"
+    nope (true) for field DeflateEnabled - strconv.ParseBool: parsing "nope": invalid syntax
+deflate = 1.0
+    1 (true) for field DeflateEnabled - invalid bool value type float64
+broadcast_tcp_port = true
+    true (0) for field BroadcastTCPPort - invalid int64 value type bool
+e2e_processing_latency_percentiles = "0.5, x"
+    0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing "x": invalid syntax
+"#;
+
+/// nsqd takes these values for something else, or crashes.
+const OURS_REFUSED_VALUES: &str = r#"
+tcp_address = 5
+    5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64
+deflate = 1
+    1 (true) for field DeflateEnabled - write true or false: nsqd takes 0 for true
+nsqlookupd_tcp_addresses = true
+    true ([]) for field NSQLookupdTCPAddresses - invalid []string value type bool
+nsqlookupd_tcp_addresses = [1]
+    [1] ([]) for field NSQLookupdTCPAddresses - 1 in an array that takes only strings
+e2e_processing_latency_percentiles = [0.5, 1]
+    [0.5 1] ([]) for field E2EProcessingLatencyPercentiles - 1 in an array that takes only floats (1.0, not 1)
+e2e_processing_latency_percentiles = 0.5
+    0.5 ([]) for field E2EProcessingLatencyPercentiles - invalid []float64 value type float64
+"#;
+
 #[test]
 fn values_in_a_file_are_refused_in_nsqds_words() {
-    let check = |line: &str, tail: &str| {
-        let expected = format!("ERROR: Resolve failed to coerce value {tail}");
-        assert_eq!(file_error(line), expected, "{line}");
-    };
-    check(
-        "msg_timeout = 1.5",
-        "1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64",
-    );
-    check(
-        "msg_timeout = true",
-        "true (1m0s) for field MsgTimeout - invalid time.Duration value type bool",
-    );
-    check(
-        "msg_timeout = []",
-        "[] (1m0s) for field MsgTimeout - invalid time.Duration value type []interface {}",
-    );
-    check(
-        "msg_timeout = {a = 1}",
-        "map[a:1] (1m0s) for field MsgTimeout - invalid time.Duration value type \
-         map[string]interface {}",
-    );
-    check(
-        "msg_timeout = \"5\"",
-        "5 (1m0s) for field MsgTimeout - time: missing unit in duration \"5\"",
-    );
-    check(
-        "msg_timeout = \"5d\"",
-        "5d (1m0s) for field MsgTimeout - time: unknown unit \"d\" in duration \"5d\"",
-    );
-    check(
-        "msg_timeout = \"x\"",
-        "x (1m0s) for field MsgTimeout - time: invalid duration \"x\"",
-    );
-    check(
-        "mem_queue_size = 1.0",
-        "1 (10000) for field MemQueueSize - invalid int64 value type float64",
-    );
-    check(
-        "mem_queue_size = \"0x10\"",
-        "0x10 (10000) for field MemQueueSize - strconv.ParseInt: parsing \"0x10\": invalid syntax",
-    );
-    check(
-        "mem_queue_size = [1, 2.5]",
-        "[1 2.5] (10000) for field MemQueueSize - invalid int64 value type []interface {}",
-    );
-    check(
-        "id = \"99999999999999999999\"",
-        "99999999999999999999 (617) for field ID - strconv.ParseInt: parsing \
-         \"99999999999999999999\": value out of range",
-    );
-    check(
-        "deflate = \"nope\"",
-        "nope (true) for field DeflateEnabled - strconv.ParseBool: parsing \"nope\": invalid syntax",
-    );
-    check(
-        "deflate = 1.0",
-        "1 (true) for field DeflateEnabled - invalid bool value type float64",
-    );
-    check(
-        "broadcast_tcp_port = true",
-        "true (0) for field BroadcastTCPPort - invalid int64 value type bool",
-    );
-    check(
-        "e2e_processing_latency_percentiles = \"0.5, x\"",
-        "0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing \
-         \"x\": invalid syntax",
-    );
-    // nsqd takes these values for something else, or crashes.
-    check(
-        "tcp_address = 5",
-        "5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64",
-    );
-    check(
-        "deflate = 1",
-        "1 (true) for field DeflateEnabled - write true or false: nsqd takes 0 for true",
-    );
-    check(
-        "nsqlookupd_tcp_addresses = true",
-        "true ([]) for field NSQLookupdTCPAddresses - invalid []string value type bool",
-    );
-    check(
-        "nsqlookupd_tcp_addresses = [1]",
-        "[1] ([]) for field NSQLookupdTCPAddresses - 1 in an array that takes only strings",
-    );
-    check(
-        "e2e_processing_latency_percentiles = [0.5, 1]",
-        "[0.5 1] ([]) for field E2EProcessingLatencyPercentiles - 1 in an array that takes only \
-         floats (1.0, not 1)",
-    );
-    check(
-        "e2e_processing_latency_percentiles = 0.5",
-        "0.5 ([]) for field E2EProcessingLatencyPercentiles - invalid []float64 value type float64",
-    );
+    for table in [REFUSED_VALUES, OURS_REFUSED_VALUES] {
+        let lines: Vec<&str> = table.trim().lines().map(str::trim).collect();
+        for case in lines.chunks(2) {
+            let expected = format!("ERROR: Resolve failed to coerce value {}", case[1]);
+            assert_eq!(file_error(case[0]), expected, "{}", case[0]);
+        }
+    }
     for (line, expected) in [
         ("tls_required = \"maybe\"", "tls_required maybe"),
         ("tls_required = 5", "tls_required 5"),

@@ -16,7 +16,7 @@ use test_support::process::{LOG_LINES_MAX, Log, address_in};
 use super::sandbox::{
     answer_io_uring_with, confine_like_container, deny_receive_buffers, hear_hangups, permit_only,
 };
-use super::{TIMEOUT, wait_until};
+use super::{Client, TIMEOUT, wait_until};
 
 /// Flags of a broker that waits longer for HTTP servers than by default, because they may wait for a busy machine.
 pub const PATIENT: [&str; 2] = [
@@ -232,6 +232,39 @@ impl Broker {
         &self.data_path
     }
 
+    /// Connects a client.
+    pub fn client(&self) -> Client {
+        Client::connect(self.tcp_addr())
+    }
+
+    /// Connects a consumer, which gets nothing before its RDY.
+    pub fn subscribe(&self, topic: &str, channel: &str) -> Client {
+        let mut client = self.client();
+        client.subscribe(topic, channel);
+        client
+    }
+
+    /// Connects a consumer with this RDY.
+    pub fn consumer(&self, topic: &str, channel: &str, ready: u32) -> Client {
+        let mut client = self.subscribe(topic, channel);
+        client.ready(ready);
+        client
+    }
+
+    /// Makes a topic and a channel.
+    #[track_caller]
+    pub fn create(&self, topic: &str, channel: &str) {
+        let [topic, channel] = [topic, channel].map(|name| name.replace('#', "%23"));
+        self.admin(&format!("/topic/create?topic={topic}"));
+        self.admin(&format!("/channel/create?topic={topic}&channel={channel}"));
+    }
+
+    /// Sends a POST without a body, which must succeed.
+    #[track_caller]
+    pub fn admin(&self, target: &str) {
+        self.post(target, b"").expect_status(200);
+    }
+
     /// Sends a GET to the broker. Panics only if there is no HTTP answer.
     pub fn get(&self, target: &str) -> Response {
         http(self.http_addr(), "GET", target, b"")
@@ -267,6 +300,20 @@ impl Broker {
             .iter()
             .find(|value| value["channel_name"] == channel)
             .cloned()
+    }
+
+    /// Returns the object of a topic in `/stats`, which must be there.
+    #[track_caller]
+    pub fn topic(&self, topic: &str) -> serde_json::Value {
+        let found = self.topic_stats(topic);
+        found.unwrap_or_else(|| panic!("there is no topic {topic}"))
+    }
+
+    /// Returns the object of a channel in `/stats`, which must be there.
+    #[track_caller]
+    pub fn channel(&self, topic: &str, channel: &str) -> serde_json::Value {
+        let found = self.channel_stats(topic, channel);
+        found.unwrap_or_else(|| panic!("there is no channel {topic}/{channel}"))
     }
 
     /// Sends SIGKILL and waits until the process is gone. The data path stays for `restart`.

@@ -336,6 +336,13 @@ impl Client {
         Message::parse(&frame.data).expect("a message frame has a whole header")
     }
 
+    /// Takes the next message and finishes it.
+    pub fn take(&mut self) -> Message {
+        let message = self.message();
+        self.finish(&message.id);
+        message
+    }
+
     /// Returns the next message, if it arrives in time.
     pub fn message_within(&mut self, duration: Duration) -> Option<Message> {
         let frame = self.frame_within(duration)?;
