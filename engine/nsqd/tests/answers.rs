@@ -27,10 +27,8 @@ fn publish(broker: &Broker, topic: &str, body: &str) {
 
 /// Makes a topic with a message in each of its channels `one` and `two`.
 fn fill(broker: &Broker, topic: &str) {
-    broker.admin(&format!("/topic/create?topic={topic}"));
-    for channel in ["one", "two"] {
-        broker.admin(&format!("/channel/create?topic={topic}&channel={channel}"));
-    }
+    broker.create(topic, "one");
+    broker.create(topic, "two");
     publish(broker, topic, "before");
 }
 
@@ -86,8 +84,7 @@ const DEEDS: [Deed; 8] = [
     Deed {
         prepare: fill,
         act: |broker, topic| {
-            let target = format!("/channel/delete?topic={topic}&channel=one");
-            broker.admin(&target);
+            broker.admin(&format!("/channel/delete?topic={topic}&channel=one"));
         },
         expect: |broker, topic| {
             assert_eq!(depth(broker, topic, "one"), None);
@@ -104,8 +101,7 @@ const DEEDS: [Deed; 8] = [
     Deed {
         prepare: fill,
         act: |broker, topic| {
-            let target = format!("/channel/create?topic={topic}&channel=three");
-            broker.admin(&target);
+            broker.admin(&format!("/channel/create?topic={topic}&channel=three"));
             publish(broker, topic, "after");
         },
         expect: |broker, topic| {
@@ -124,8 +120,7 @@ const DEEDS: [Deed; 8] = [
         prepare: fill,
         act: |broker, topic| {
             broker.admin(&format!("/topic/pause?topic={topic}"));
-            let target = format!("/channel/pause?topic={topic}&channel=one");
-            broker.admin(&target);
+            broker.admin(&format!("/channel/pause?topic={topic}&channel=one"));
         },
         expect: |broker, topic| {
             let stats = broker.topic(topic);
@@ -308,10 +303,7 @@ fn a_start_removes_what_an_interrupted_write_of_nsqd_dat_left() {
 // --- directories that cannot be removed or read
 
 fn unprivileged() -> Launch {
-    Launch {
-        via: without_privileges(),
-        ..Launch::new(SHARDS, &[])
-    }
+    Launch::new(SHARDS, &[]).via(without_privileges())
 }
 
 fn allow(path: &Path, mode: u32) {
@@ -336,7 +328,7 @@ fn a_deletion_that_fails_is_tried_again() {
     let before = contents(&log_of(&broker, "doomed"));
     assert!(!before.is_empty(), "its files are there");
     let mut producer = broker.client();
-    producer.send(&Client::command_with_body("PUB doomed", b"refused"));
+    producer.command("PUB doomed", b"refused");
     let text = producer.frame_after_heartbeats().text();
     assert!(text.starts_with("E_PUB_FAILED"), "{text}");
     assert!(text.contains("deleted"), "{text}");

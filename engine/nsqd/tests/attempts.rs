@@ -200,14 +200,8 @@ fn on_a_small_disk(tmpfs: &Tmpfs) -> (Broker, Client, Vec<MessageId>, BTreeSet<V
         "--dead-letter=t/ch,max-attempts=1,topic=dead",
         "--sync-timeout=50ms",
     ];
-    let launch = Launch {
-        data_path: Some(data_path),
-        ..Launch::new(2, &flags)
-    };
-    let broker = launch.start();
-    broker.admin("/topic/create?topic=t");
-    let target = "/channel/create?topic=t&channel=ch";
-    broker.admin(target);
+    let broker = Launch::new(2, &flags).at(data_path).start();
+    broker.create("t", "ch");
     let bodies: Vec<String> = (0..20).map(|number| format!("message {number}")).collect();
     broker.client().publish_many("t", &bodies);
     let mut client = broker.consumer("t", "ch", 20);

@@ -500,11 +500,11 @@ fn a_client_that_leaves_with_unsent_messages_frees_its_descriptor() {
     let before = asked.load(Ordering::SeqCst);
     is_closed.store(true, Ordering::SeqCst);
     for other in &mut others {
-        other.send(&Client::command_with_body("PUB t", b"x"));
+        other.command("PUB t", b"x");
     }
     let are_busy = || asked.load(Ordering::SeqCst) == before + QUESTIONS_MAX as u32;
     assert!(wait_until(TIMEOUT, are_busy));
-    gone.send(&Client::command_with_body("PUB t", b"x"));
+    gone.command("PUB t", b"x");
     gone.close_write();
     // A socket whose peer has ended its side is closed by the process only.
     let state = || tcp_state(broker.tcp_addr(), gone.local_addr());

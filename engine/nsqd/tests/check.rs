@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use crate::support::{
     Broker, Exit, Tmpfs, answer_io_uring_with, contents, first_core, has_io_uring, is_installed,
-    nsqd_path, run, without_privileges,
+    limited, nsqd_path, run, without_privileges,
 };
 use serde_json::Value;
 
@@ -89,10 +89,6 @@ fn scratch() -> tempfile::TempDir {
         .prefix("nsqd-check-")
         .tempdir()
         .expect("a temporary directory can be made")
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 #[test]
@@ -426,8 +422,7 @@ fn few_descriptors_are_named() {
     }
     let data = scratch();
     let report = |limit: &str| {
-        let mut via = words(&["prlimit", &format!("--nofile={limit}")]);
-        via.extend(without_privileges());
+        let via = limited(&format!("--nofile={limit}"));
         Report::of(check(&via, data.path(), &[]))
     };
     let raise = ["systemd: LimitNOFILE=", "docker: --ulimit nofile="];
@@ -492,7 +487,7 @@ fn more_shards_than_cores_are_named() {
         return;
     }
     let data = scratch();
-    let via = words(&["taskset", "-c", &first_core()]);
+    let via = ["taskset", "-c", &first_core()].map(str::to_owned);
     let report = Report::of(check(&via, data.path(), &[]));
     let parts = [
         "2 shards, but this process may use only 1 core",

@@ -84,8 +84,7 @@ fn messages_with_ok_survive_kill_9() {
     let mut broker = Broker::start(shards, &[]);
     broker.admin(&format!("/topic/create?topic={TOPIC}"));
     for channel in CHANNELS {
-        let target = format!("/channel/create?topic={TOPIC}&channel={channel}");
-        broker.admin(&target);
+        broker.admin(&format!("/channel/create?topic={TOPIC}&channel={channel}"));
     }
 
     let mut moments: Vec<u64> = (0..kills)

@@ -327,51 +327,23 @@ fn stats(session: &Session) {
     session.publish("/pub?topic=stats-a", b"12345");
     session.expect_channel("stats-a", "one", "depth", json!(1));
 
+    // What filters leave is recorded (`differential/http_stats.case`).
     let all = session.stats("");
-    assert_eq!(all["version"], "1.3.0");
     assert_eq!(all["health"], "OK");
-    assert!(all["start_time"].is_u64() && all["memory"]["gc_total_runs"].is_u64());
     let topics = all["topics"].as_array().expect("topics is an array");
-    let mut names: Vec<_> = topics
+    let names: Vec<_> = topics
         .iter()
-        .map(|topic| topic["topic_name"].to_string())
+        .map(|topic| topic["topic_name"].as_str())
         .collect();
-    assert!(names.iter().any(|name| name == "\"stats-b\""), "{names:?}");
-    assert!(names.is_sorted(), "{names:?}");
-    names.dedup();
-    assert_eq!(names.len(), topics.len());
-
+    assert!(names.contains(&Some("stats-b")), "{names:?}");
+    assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
     let one = session.stats("topic=stats-a&include_mem=false");
-    assert!(one.get("memory").is_none());
     let topic = &one["topics"][0];
-    assert_eq!(one["topics"].as_array().map(Vec::len), Some(1));
     assert_eq!(
         (&topic["message_count"], &topic["message_bytes"]),
         (&json!(1), &json!(5))
     );
-    assert_eq!(
-        (&topic["depth"], &topic["paused"]),
-        (&json!(0), &json!(false))
-    );
-    assert_eq!(topic["channels"][0]["channel_name"], "one");
     assert_eq!(topic["channels"][1]["channel_name"], "two");
-    assert_eq!(topic["channels"][0]["clients"], json!([]));
-
-    let one = session.stats("topic=stats-a&channel=two&include_clients=false");
-    assert_eq!(
-        one["topics"][0]["channels"].as_array().map(Vec::len),
-        Some(1)
-    );
-    assert_eq!(one["topics"][0]["channels"][0]["clients"], json!(null));
-    assert_eq!(one["producers"], json!(null));
-
-    let none = session.stats("topic=nosuch");
-    assert_eq!(
-        (&none["topics"], &none["producers"]),
-        (&json!(null), &json!(null))
-    );
-    let none = session.stats("channel=nosuch&include_clients=0");
-    assert_eq!(none["topics"], json!([]));
 
     let text = session.get("/stats?topic=stats-a");
     assert_eq!(text.status, 200);

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::support::{Broker, Client, FrameType, Launch, LoopExt4, cpu_time, wait_until};
+use crate::support::{Broker, FrameType, Launch, LoopExt4, cpu_time, wait_until};
 
 /// The longest wait: enough for every due sync, checkpoint and retry on a busy machine.
 const TIMEOUT: Duration = Duration::from_secs(30);
@@ -27,18 +27,14 @@ enum Death {
 }
 
 fn start(disk: &LoopExt4, flags: &[&str]) -> Broker {
-    Launch {
-        data_path: Some(disk.path()),
-        ..Launch::new(2, flags)
-    }
-    .start()
+    Launch::new(2, flags).at(disk.path()).start()
 }
 
 /// Publishes a message. Returns the error, if there is one.
 fn refusal(broker: &Broker) -> Option<String> {
     let mut client = broker.client();
     client.set_read_timeout(TIMEOUT);
-    client.send(&Client::command_with_body("PUB dead", b"later"));
+    client.command("PUB dead", b"later");
     let frame = client.frame_after_heartbeats();
     (frame.kind == FrameType::Error).then(|| frame.text())
 }

@@ -200,11 +200,9 @@ fn expect_work_with(calls: Vec<i64>) {
             continue;
         }
         let flags = [&format!("--io={io}"), "--lookupd-tcp-address=localhost:1"];
-        let mut broker = Launch {
-            confinement: Confinement::PermitOnly(calls),
-            ..Launch::new(2, &flags.map(|flag| flag as &str))
-        }
-        .start();
+        let mut broker = Launch::new(2, &flags.map(|flag| flag as &str))
+            .confined(Confinement::PermitOnly(calls))
+            .start();
         let mut client = broker.consumer("t", "c", 1);
         broker.post("/mpub?topic=t", b"1\n2").expect_status(200);
         assert_eq!(client.message().body, b"1");

@@ -59,10 +59,7 @@ fn expect_refusals(broker: &Broker) {
         for line in ["PUB", "DPUB"] {
             let mut client = broker.client();
             let defer = if line == "DPUB" { " 1000" } else { "" };
-            client.send(&Client::command_with_body(
-                &format!("{line} {topic}{defer}"),
-                b"x",
-            ));
+            client.command(&format!("{line} {topic}{defer}"), b"x");
             client.expect_error(&format!(
                 "E_{line}_FAILED {line} failed draining, publish to another nsqd"
             ));

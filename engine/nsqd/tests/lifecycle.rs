@@ -799,10 +799,7 @@ fn a_backlog_of_200_000_messages_is_there_at_once() {
 fn a_second_instance_is_refused_while_the_first_runs() {
     let mut first = Broker::start(1, &[]);
     first.create("locked", "channel");
-    let second = Launch {
-        data_path: Some(first.data_path().to_path_buf()),
-        ..Launch::new(1, &[])
-    };
+    let second = Launch::new(1, &[]).at(first.data_path());
     let exit = match second.clone().try_start() {
         Err(exit) => exit,
         Ok(_) => panic!("two brokers on one data path"),
@@ -901,8 +898,7 @@ fn deleting_leaves_nothing_on_disk() {
         broker.create("leftover-0", "two");
         expect_depth(&broker, "leftover-0", "two", 0);
         for number in 0..5 {
-            let target = format!("/topic/delete?topic=leftover-{number}");
-            broker.admin(&target);
+            broker.admin(&format!("/topic/delete?topic=leftover-{number}"));
         }
         let names = || -> Vec<String> {
             let all = contents(broker.data_path());
@@ -942,11 +938,7 @@ fn other_signals_do_what_they_do_to_nsqd() {
 /// As in nsqd, a broker that is started with SIGHUP ignored, as by nohup, outlives its terminal.
 #[test]
 fn a_hangup_after_nohup_does_not_end_the_broker() {
-    let mut broker = Launch {
-        via: vec!["nohup".to_owned()],
-        ..Launch::new(1, &[])
-    }
-    .start();
+    let mut broker = Launch::new(1, &[]).via(vec!["nohup".to_owned()]).start();
     broker.signal("HUP");
     broker.post("/pub?topic=kept", b"body").expect_status(200);
     stop(&mut broker);

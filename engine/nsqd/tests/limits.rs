@@ -9,8 +9,8 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Broker, Client, FrameType, Launch, Message, TIMEOUT, Tmpfs, cpu_time, descriptors, open_files,
-    wait_until, without_privileges,
+    Broker, Client, FrameType, Launch, Message, TIMEOUT, Tmpfs, cpu_time, descriptors, limited,
+    open_files, wait_until,
 };
 
 const SHARDS: usize = 2;
@@ -32,16 +32,9 @@ const RECOVERY: Duration = Duration::from_secs(30);
 
 #[test]
 fn descriptors_run_out_and_come_back() {
-    let mut via = vec![
-        "prlimit".to_owned(),
-        format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"),
-    ];
-    via.extend(without_privileges());
-    let broker = Launch {
-        via,
-        ..Launch::new(SHARDS, &[])
-    }
-    .start();
+    let broker = Launch::new(SHARDS, &[])
+        .via(limited(&format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")))
+        .start();
     let mut producer = broker.client();
     let mut consumer = broker.consumer("descriptors", "channel", 1);
     let mut exchange = |body: &[u8]| {
@@ -179,7 +172,7 @@ fn newcomers_wait_while_there_is_no_descriptor() {
     let mut crowd: Vec<Client> = (0..20)
         .map(|_| {
             let mut client = broker.client();
-            client.send(&Client::command_with_body("PUB waiting", b"newcomer"));
+            client.command("PUB waiting", b"newcomer");
             client
         })
         .collect();
@@ -313,16 +306,9 @@ fn half_sent_requests_hold_no_descriptors() {
 /// again.
 #[test]
 fn a_new_topic_without_descriptors_is_refused_and_works_later() {
-    let mut via = vec![
-        "prlimit".to_owned(),
-        format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}"),
-    ];
-    via.extend(without_privileges());
-    let mut broker = Launch {
-        via,
-        ..Launch::new(SHARDS, &[])
-    }
-    .start();
+    let mut broker = Launch::new(SHARDS, &[])
+        .via(limited(&format!("--nofile={DESCRIPTORS}:{DESCRIPTORS}")))
+        .start();
     let mut producers: Vec<Client> = (0..4).map(|_| broker.client()).collect();
     for producer in &mut producers {
         producer.publish("there", b"x");
@@ -334,10 +320,7 @@ fn a_new_topic_without_descriptors_is_refused_and_works_later() {
     let mut stored: Vec<String> = Vec::new();
     for (number, producer) in producers.iter_mut().enumerate() {
         let topic = format!("new-{number}");
-        producer.send(&Client::command_with_body(
-            &format!("PUB {topic}"),
-            topic.as_bytes(),
-        ));
+        producer.command(&format!("PUB {topic}"), topic.as_bytes());
         match producer.frame_within(TIMEOUT) {
             Some(frame) if frame.kind == FrameType::Response => stored.push(topic),
             Some(frame) => {
@@ -357,10 +340,7 @@ fn a_new_topic_without_descriptors_is_refused_and_works_later() {
         let topic = format!("new-{number}");
         // The first publish may be refused while descriptors are still being closed.
         let works = wait_until(RECOVERY, || {
-            producer.send(&Client::command_with_body(
-                &format!("PUB {topic}"),
-                b"later",
-            ));
+            producer.command(&format!("PUB {topic}"), b"later");
             let frame = producer.frame_after_heartbeats();
             if frame.kind == FrameType::Error {
                 producer = broker.client();
@@ -413,11 +393,7 @@ impl Full {
         let tmpfs = Tmpfs::mount(size)?;
         let data_path: PathBuf = tmpfs.path().join("data");
         std::fs::create_dir(&data_path).expect("created");
-        let launch = Launch {
-            data_path: Some(data_path),
-            ..Launch::new(SHARDS, &[])
-        };
-        let broker = launch.start();
+        let broker = Launch::new(SHARDS, &[]).at(data_path).start();
         broker.create("full", "channel");
         Some(Full {
             broker,
@@ -438,7 +414,7 @@ impl Full {
     /// Publishes once. Returns the error text of a refusal.
     fn try_publish(&mut self, client: &mut Client) -> Result<(), String> {
         let body = self.body();
-        client.send(&Client::command_with_body("PUB full", &body));
+        client.command("PUB full", &body);
         let frame = client.frame_after_heartbeats();
         match frame.kind {
             FrameType::Response => {
@@ -507,7 +483,7 @@ impl Full {
         ] {
             let body = self.body();
             let mut client = self.broker.client();
-            client.send(&Client::command_with_body(line, &body));
+            client.command(line, &body);
             let text = client.frame_after_heartbeats().text();
             assert!(text.starts_with(&format!("{code} failed ")), "{text}");
             client.expect_close();

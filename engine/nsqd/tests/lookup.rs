@@ -266,7 +266,7 @@ fn only_the_creator_of_a_topic_waits_for_an_answer() {
     let broker = Broker::start(1, &[&flag(&lookupd), "--http-client-request-timeout=60s"]);
     broker.wait_for_log("peer info");
     let mut creator = broker.client();
-    creator.send(&Client::command_with_body("PUB slow.topic", b"first"));
+    creator.command("PUB slow.topic", b"first");
     assert!(wait_until(TIMEOUT, || is_asked.load(Ordering::SeqCst)));
     let mut other = broker.client();
     other.publish("slow.topic", b"second");
@@ -339,7 +339,7 @@ fn many_topics_wait_for_one_timeout() {
     broker.wait_for_log("peer info");
     let mut clients: Vec<Client> = (0..TOPICS).map(|_| broker.client()).collect();
     for (n, client) in clients.iter_mut().enumerate() {
-        client.send(&Client::command_with_body(&format!("PUB t{n}"), b"x"));
+        client.command(&format!("PUB t{n}"), b"x");
     }
     clients.iter_mut().for_each(Client::expect_ok);
     let asked = asked.load(Ordering::SeqCst);

@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::support::{Broker, Client, Dns, Lookupd, TIMEOUT, wait_until, with_own_network};
+use crate::support::{Broker, Dns, Lookupd, TIMEOUT, wait_until, with_own_network};
 
 fn dns(options: &str, files: &tempfile::TempDir) -> Dns {
     let hosts = "127.0.0.1 localhost\n127.0.0.11 in-hosts\n";
@@ -20,8 +20,7 @@ fn count(lookupd: &Lookupd, line: &str) -> usize {
 }
 
 fn create(broker: &Broker, topic: &str) {
-    let target = format!("/topic/create?topic={topic}");
-    broker.admin(&target);
+    broker.admin(&format!("/topic/create?topic={topic}"));
 }
 
 #[test]
@@ -174,7 +173,7 @@ fn a_silent_name_server_delays_no_end() {
             ],
         );
         let mut client = broker.client();
-        client.send(&Client::command_with_body("AUTH", b"secret"));
+        client.command("AUTH", b"secret");
         for name in ["statsd.example", "auth.example", "lookup.example"] {
             let is_asked = || dns.asked().iter().any(|asked| asked == name);
             assert!(wait_until(TIMEOUT, is_asked), "{:?}", dns.asked());

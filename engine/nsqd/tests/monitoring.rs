@@ -100,8 +100,7 @@ impl Scene {
             assert!(wait_until(TIMEOUT, is_over), "{:#}", refunds());
             let is_right = refunds()["timeout_count"] == 1;
             if !is_right {
-                let target = "/topic/delete?topic=returns";
-                broker.admin(target);
+                broker.admin("/topic/delete?topic=returns");
             }
             is_right.then_some(slow)
         });

@@ -25,10 +25,11 @@ fn topic(number: usize) -> String {
 fn with_channels(shards: usize) -> Broker {
     let broker = Broker::start(shards, &[]);
     for number in 0..TOPICS {
-        let target = format!("/topic/create?topic={}", topic(number));
-        broker.admin(&target);
-        let target = format!("/channel/create?topic={}&channel=channel", topic(number));
-        broker.admin(&target);
+        broker.admin(&format!("/topic/create?topic={}", topic(number)));
+        broker.admin(&format!(
+            "/channel/create?topic={}&channel=channel",
+            topic(number)
+        ));
     }
     broker
 }
@@ -373,8 +374,10 @@ fn a_consumer_moves_with_the_commands_it_sent_ahead() {
                 "{bodies:?}"
             );
             drop(client);
-            let target = format!("/channel/delete?topic={}&channel=own-{number}", topic(own));
-            broker.admin(&target);
+            broker.admin(&format!(
+                "/channel/delete?topic={}&channel=own-{number}",
+                topic(own)
+            ));
             published.merge(script.published);
         }
         // The channels of all topics still have every message. Channel counts name `channel` only.

@@ -27,10 +27,8 @@ fn a_pause_with_a_time_ends_by_itself_also_after_a_restart() {
     broker.create("orders", "billing");
     let _consumer = broker.consumer("orders", "billing", 1);
     let before = unix_ms();
-    let target = "/channel/pause?topic=orders&channel=billing&for=10s&note=a+repair&by=J%C3%B6rg";
-    broker.admin(target);
-    let target = "/topic/pause?topic=orders&note=later";
-    broker.admin(target);
+    broker.admin("/channel/pause?topic=orders&channel=billing&for=10s&note=a+repair&by=J%C3%B6rg");
+    broker.admin("/topic/pause?topic=orders&note=later");
     let stats = channel(&broker, "orders", "billing");
     let until = stats["pause_until_ms"].as_u64().expect("a number");
     assert!((before + 10_000..=unix_ms() + 10_000).contains(&until));
@@ -115,8 +113,9 @@ fn a_bad_parameter_changes_nothing_and_says_what_is_wrong() {
 
 /// Empties a channel with an undo of five minutes.
 fn empty_with_undo(broker: &Broker, topic: &str, channel: &str) {
-    let target = format!("/channel/empty?topic={topic}&channel={channel}&undo=5m");
-    broker.admin(&target);
+    broker.admin(&format!(
+        "/channel/empty?topic={topic}&channel={channel}&undo=5m"
+    ));
 }
 
 /// Takes the bodies that a channel has, and finishes them. Fails if a message comes twice.
@@ -344,11 +343,9 @@ fn a_full_disk_ends_the_undos_of_all_shards() {
     };
     let data_path = tmpfs.path().join("data");
     std::fs::create_dir(&data_path).expect("the disk is empty");
-    let launch = Launch {
-        data_path: Some(data_path),
-        ..Launch::new(2, &["--sync-timeout=50ms"])
-    };
-    let broker = launch.start();
+    let broker = Launch::new(2, &["--sync-timeout=50ms"])
+        .at(data_path)
+        .start();
     let names: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
     names.iter().for_each(|name| broker.create(name, "c"));
     let shard = |name: &str| broker.topic(name)["shard"].clone();

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::support::{
     Broker, Certificates, Client, Confinement, Exit, IoUringSwitch, Launch, Tmpfs,
-    answer_io_uring_with, contents, has_io_uring, is_root, kernel, nsqd_path, run, run_nsqd,
-    without_privileges,
+    answer_io_uring_with, contents, has_io_uring, is_root, kernel, limited, nsqd_path, run,
+    run_nsqd, without_privileges,
 };
 use test_support::daemon::send_signal;
 
@@ -94,10 +94,6 @@ fn scratch() -> tempfile::TempDir {
         .prefix("nsqd-start-")
         .tempdir()
         .expect("a temporary directory can be made")
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 #[track_caller]
@@ -430,11 +426,7 @@ fn odd_but_valid_metadata_starts_with_warnings() {
     let odd = br#" {"TOPICS":[null,{"name":"good","Channels":[{"name":"bad name"},{"name":"c"}]},
         {"name":"bad:name"},{"name":"good","paused":true}],"extra":[1,2]} "#;
     std::fs::write(data.path().join("nsqd.dat"), odd).expect("written");
-    let launch = Launch {
-        data_path: Some(data.path().to_path_buf()),
-        ..Launch::new(2, &[])
-    };
-    let broker = launch.start();
+    let broker = Launch::new(2, &[]).at(data.path()).start();
     broker.wait_for_log("WARNING: skipping creation of invalid topic bad:name");
     broker.wait_for_log("WARNING: skipping creation of invalid channel bad name");
     let stats = broker.stats();
@@ -711,12 +703,10 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
     let text = refused(command.arg("--io=io_uring"), data.path());
     says(&text, &texts);
     // A broker without `--io=io_uring` serves without io_uring.
-    let launch = Launch {
-        via: switch.via(),
-        confinement: Confinement::NoIoUring(libc::EPERM),
-        data_path: Some(data.path().to_path_buf()),
-        ..Launch::new(2, &["--io=auto"])
-    };
+    let launch = Launch::new(2, &["--io=auto"])
+        .via(switch.via())
+        .confined(Confinement::NoIoUring(libc::EPERM))
+        .at(data.path());
     says(&served_without_io_uring(launch), &texts);
 }
 
@@ -752,10 +742,7 @@ fn without_io_uring_a_broker_serves_with_epoll_and_says_so() {
         ),
         (Confinement::LikeContainer, "not allowed to use io_uring"),
     ] {
-        let launch = Launch {
-            confinement,
-            ..Launch::new(2, &["--io=auto"])
-        };
+        let launch = Launch::new(2, &["--io=auto"]).confined(confinement);
         says(&served_without_io_uring(launch), &[text]);
     }
 }
@@ -765,11 +752,9 @@ fn a_ring_that_does_not_receive_serves_and_says_so() {
     if !has_io_uring() {
         return;
     }
-    let launch = Launch {
-        confinement: Confinement::NoReceiving,
-        ..Launch::new(2, &["--io=io_uring"])
-    };
-    let broker = launch.start();
+    let broker = Launch::new(2, &["--io=io_uring"])
+        .confined(Confinement::NoReceiving)
+        .start();
     broker.wait_for_log("the ring does not receive for connections with small requests");
     let mut producer = broker.client();
     let mut consumer = broker.consumer("t", "c", 1);
@@ -792,17 +777,12 @@ fn an_unknown_engine_is_refused() {
 #[test]
 fn too_little_locked_memory_is_explained() {
     let data = scratch();
-    let mut via = words(&["prlimit", "--memlock=4096:4096"]);
-    via.extend(without_privileges());
+    let via = limited("--memlock=4096:4096");
     let mut command = nsqd(&via, data.path());
     command.arg("--io=io_uring");
     if !charges_locked_memory() {
         // Linux 5.12 to 6.12 do not need locked memory.
-        let launch = Launch {
-            via,
-            data_path: Some(data.path().to_path_buf()),
-            ..Launch::new(2, &[])
-        };
+        let launch = Launch::new(2, &[]).via(via).at(data.path());
         let mut client = Client::connect(launch.start().tcp_addr());
         client.send(b"PUB t\n\0\0\0\x01x");
         return client.expect_ok();
@@ -826,8 +806,7 @@ fn charges_locked_memory() -> bool {
 #[test]
 fn too_few_descriptors_are_explained() {
     let data = scratch();
-    let mut via = words(&["prlimit", "--nofile=64:64"]);
-    via.extend(without_privileges());
+    let via = limited("--nofile=64:64");
     let text = refused(&mut nsqd(&via, data.path()), data.path());
     says(
         &text,
@@ -843,13 +822,8 @@ fn too_few_descriptors_are_explained() {
 /// The broker raises a soft limit up to the hard limit, because a soft limit is only a default.
 #[test]
 fn soft_limits_are_raised() {
-    let mut via = words(&["prlimit", "--nofile=64:4096"]);
-    via.extend(without_privileges());
-    let broker = Launch {
-        via,
-        ..Launch::new(2, &[])
-    }
-    .start();
+    let via = limited("--nofile=64:4096");
+    let broker = Launch::new(2, &[]).via(via).start();
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", broker.pid())).expect("runs");
     let files = limits
         .lines()

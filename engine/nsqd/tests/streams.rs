@@ -504,7 +504,7 @@ fn newcomers_take_turns_with_others() {
     let newcomers: Vec<_> = (0..NEWCOMERS)
         .map(|_| TcpStream::connect(broker.tcp_addr()).expect("the kernel accepts"))
         .collect();
-    early.send(&Client::command_with_body("PUB early", b"x"));
+    early.command("PUB early", b"x");
     broker.signal("CONT");
     early.expect_ok();
     let count = |log: &str| log.matches("TCP: new client(").count();

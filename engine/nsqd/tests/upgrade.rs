@@ -113,8 +113,7 @@ fn check_deliveries(broker: &Broker, fixture: &Fixture) {
     }
     for (channel, paused, queue) in &channels {
         if *paused {
-            let target = format!("/channel/unpause?topic=orders&channel={channel}");
-            broker.admin(&target);
+            broker.admin(&format!("/channel/unpause?topic=orders&channel={channel}"));
         }
         let mut expected: BTreeMap<Vec<u8>, u16> = BTreeMap::new();
         for (n, attempts) in queue.iter().chain(&fixture.waiting) {
@@ -273,10 +272,10 @@ fn going_back_loses_nothing() {
 fn one_unreadable_file_refuses_the_takeover() {
     for closed in ["orders:audit.diskqueue.000000.dat", "orders.log"] {
         let data = directory();
-        let launch = || Launch {
-            data_path: Some(data.path().to_path_buf()),
-            via: without_privileges(),
-            ..Launch::new(2, &[])
+        let launch = || {
+            Launch::new(2, &[])
+                .via(without_privileges())
+                .at(data.path())
         };
         let mut broker = launch().start();
         let created = broker.post("/topic/create?topic=orders", b"");
@@ -318,10 +317,7 @@ fn a_committed_takeover_that_cannot_be_completed_is_not_to_be_undone() {
     let done = data.path().join("import.done");
     std::fs::create_dir(&done).expect("the name is free");
     std::fs::write(done.join("manifest"), "damaged").expect("the directory is ours");
-    let launch = Launch {
-        data_path: Some(data.path().to_path_buf()),
-        ..Launch::new(1, &[])
-    };
+    let launch = Launch::new(1, &[]).at(data.path());
     let Err(exit) = launch.try_start() else {
         panic!("the broker started without a manifest");
     };
@@ -341,10 +337,7 @@ fn without_room_nothing_changes() {
     copy("two-channels", &disk.path());
     let filler = disk.fill("filler");
     let before = contents(&disk.path());
-    let launch = Launch {
-        data_path: Some(disk.path()),
-        ..Launch::new(1, &[])
-    };
+    let launch = Launch::new(1, &[]).at(disk.path());
     let Err(exit) = launch.try_start() else {
         panic!("the broker started without room");
     };

@@ -748,3 +748,19 @@ fn the_documentation_has_every_flag() {
         "out of date: run with UPDATE_DOCS=1 and look at the difference"
     );
 }
+
+/// docs/compatibility.md says which flags nsqd lacks, and which keys of `/config`.
+#[test]
+fn the_page_of_differences_names_every_own_flag_and_its_key() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let (of_nsqd, _) = page
+        .split_once("\n## nsqlookupd\n")
+        .expect("a part for nsqd");
+    let flags = NSQD.own_flags.iter();
+    let keys = flags.clone().filter_map(program::flag::Flag::key);
+    let names = flags.map(|flag| format!("`--{}`", flag.name));
+    let names = names.chain(keys.map(|key| format!("/config/{key}`")));
+    let missing: Vec<String> = names.filter(|name| !of_nsqd.contains(name)).collect();
+    assert_eq!(missing, [""; 0]);
+}

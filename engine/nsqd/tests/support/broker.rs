@@ -80,8 +80,7 @@ pub fn io_args() -> Option<String> {
 
 /// The settings of a start. `Broker::start` covers the usual case.
 ///
-///     let launch = Launch { data_path: Some(fixture), ..Launch::new(2, &[]) };
-///     let broker = launch.start();
+///     let broker = Launch::new(2, &[]).at(fixture).start();
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The value of `--shards`.
@@ -116,6 +115,31 @@ impl Launch {
             confinement: Confinement::of_this_run(),
             program: None,
         }
+    }
+
+    /// Keeps the data in this directory, also after the test.
+    pub fn at(mut self, data_path: impl Into<PathBuf>) -> Launch {
+        self.data_path = Some(data_path.into());
+        self
+    }
+
+    /// Sets both addresses.
+    pub fn on(mut self, tcp_address: &str, http_address: &str) -> Launch {
+        self.tcp_address = tcp_address.to_owned();
+        self.http_address = http_address.to_owned();
+        self
+    }
+
+    /// Starts a program that becomes the broker.
+    pub fn via(mut self, program: Vec<String>) -> Launch {
+        self.via = program;
+        self
+    }
+
+    /// Sets the seccomp filter.
+    pub fn confined(mut self, confinement: Confinement) -> Launch {
+        self.confinement = confinement;
+        self
     }
 
     /// Starts the broker and waits until it listens. Panics with its log if it does not.
@@ -201,12 +225,9 @@ impl Broker {
     /// Starts the broker on a loopback address of its own. While it is down, nobody else gets its ports.
     pub fn start_on(host: &str, shards: usize, extra_args: &[&str]) -> Broker {
         let address = format!("{host}:0");
-        Launch {
-            tcp_address: address.clone(),
-            http_address: address,
-            ..Launch::new(shards, extra_args)
-        }
-        .start()
+        Launch::new(shards, extra_args)
+            .on(&address, &address)
+            .start()
     }
 
     /// Returns the address of the protocol. Panics if it is a unix socket.
@@ -362,12 +383,8 @@ impl Broker {
 
     /// Starts again on the same data path and the same ports. The process must have ended.
     pub fn restart_on_same_ports(&mut self) {
-        let launch = Launch {
-            tcp_address: self.tcp_addr().to_string(),
-            http_address: self.http_addr().to_string(),
-            ..self.launch.clone()
-        };
-        self.restart_as(launch);
+        let (tcp, http) = (self.tcp_addr().to_string(), self.http_addr().to_string());
+        self.restart_as(self.launch.clone().on(&tcp, &http));
     }
 
     /// Starts again on the same data path, with other shards or flags.

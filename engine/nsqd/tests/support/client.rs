@@ -360,6 +360,11 @@ impl Client {
         frame.text()
     }
 
+    /// Sends a command line with a body.
+    pub fn command(&mut self, line: &str, body: &[u8]) {
+        self.send(&with_body(line, body));
+    }
+
     /// Sends SUB and expects OK.
     pub fn subscribe(&mut self, topic: &str, channel: &str) {
         self.send(format!("SUB {topic} {channel}\n").as_bytes());
