@@ -243,13 +243,8 @@ fn ping_and_info(session: &Session) {
     assert_eq!(info.header("x-nsq-content-type"), Some(V1));
     assert_eq!(info.header("content-type"), Some(JSON));
     let value = info.json();
-    assert_eq!(value["version"], "1.3.0");
     assert_eq!(value["tcp_port"], session.broker.tcp_addr().port());
     assert_eq!(value["http_port"], session.broker.http_addr().port());
-    assert_eq!(value["max_heartbeat_interval"], 60_000_000_000_u64);
-    assert_eq!(value["max_output_buffer_size"], 65536);
-    assert_eq!(value["max_output_buffer_timeout"], 30_000_000_000_u64);
-    assert_eq!(value["max_deflate_level"], 6);
     assert_eq!(value["ringq_version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(value.as_object().map(|object| object.len()), Some(13));
 }
