@@ -308,7 +308,7 @@ fn a_rule_comes_and_goes_with_a_restart() {
     let bodies: Vec<String> = (0..5)
         .map(|_| {
             let message = client.take();
-            String::from_utf8(message.body).expect("text")
+            message.text()
         })
         .collect();
     // Without the rule, `m1` was stored a second time.

@@ -20,13 +20,18 @@ fn duplicates(broker: &Broker, topic: &str) -> u64 {
     number(broker, topic, "dedup_duplicate_count")
 }
 
+/// Returns the numbers of messages that were stored, and that were recognised.
+fn counts(broker: &Broker, topic: &str) -> (u64, u64) {
+    (stored(broker, topic), duplicates(broker, topic))
+}
+
 /// Consumes and finishes the messages of a channel until `count` have come, and returns their bodies.
 fn consume(broker: &Broker, topic: &str, count: usize) -> Vec<String> {
     let mut consumer = broker.consumer(topic, "ch", 100);
     let mut bodies = Vec::new();
     while bodies.len() < count {
         let message = consumer.take();
-        bodies.push(String::from_utf8(message.body.clone()).expect("text"));
+        bodies.push(message.text());
     }
     assert!(wait_until(TIMEOUT, || {
         let stats = broker.channel(topic, "ch");
@@ -57,10 +62,7 @@ fn every_way_to_publish() {
         broker
             .post(&format!("/pub?topic={topic}&defer=5"), b"e")
             .expect_status(200);
-        assert_eq!(
-            (stored(&broker, topic), duplicates(&broker, topic)),
-            (5, 13)
-        );
+        assert_eq!(counts(&broker, topic), (5, 13));
         let mut bodies = consume(&broker, topic, 5);
         bodies.sort();
         assert_eq!(bodies, ["a", "b", "c", "d", "e"]);
@@ -74,7 +76,7 @@ fn every_way_to_publish() {
     ] {
         one.publish("j1", body.as_bytes());
     }
-    assert_eq!((stored(&broker, "j1"), duplicates(&broker, "j1")), (4, 1));
+    assert_eq!(counts(&broker, "j1"), (4, 1));
     assert_eq!(number(&broker, "j1", "dedup_keyless_count"), 2);
     let metrics = broker.get("/metrics").expect_status(200).text();
     for line in [
@@ -106,10 +108,7 @@ fn copies_that_come_at_the_same_time() {
             });
         }
     });
-    assert_eq!(
-        (stored(&broker, "topic"), duplicates(&broker, "topic")),
-        (500, 1500)
-    );
+    assert_eq!(counts(&broker, "topic"), (500, 1500));
 }
 
 #[test]
@@ -125,7 +124,7 @@ fn a_kill_forgets_no_message_that_the_log_has() {
         broker.restart();
         let mut producer = broker.client();
         producer.publish_many("t", &bodies);
-        assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (0, 3000));
+        assert_eq!(counts(&broker, "t"), (0, 3000));
     }
     assert_eq!(consume(&broker, "t", 3000).len(), 3000);
 }
@@ -153,10 +152,7 @@ fn a_clean_restart_keeps_the_keys_of_finished_messages() {
         for part in bodies.chunks(1000) {
             producer.publish_many("t", part);
         }
-        assert_eq!(
-            (stored(&broker, "t"), duplicates(&broker, "t")),
-            (0, 20_000)
-        );
+        assert_eq!(counts(&broker, "t"), (0, 20_000));
         assert!(number(&broker, "t", "dedup_unverified_count") > 10_000);
     }
 }
@@ -183,7 +179,7 @@ fn keys_are_saved_from_time_to_time() {
     broker.kill9();
     broker.restart();
     broker.client().publish_many("t", &["a", "b", "c", "d"]);
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 3));
+    assert_eq!(counts(&broker, "t"), (1, 3));
 }
 
 #[test]
@@ -240,7 +236,7 @@ fn messages_in_cold_segments_are_recognised() {
     for body in &bodies {
         producer.publish("t", body);
     }
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (600, 600));
+    assert_eq!(counts(&broker, "t"), (600, 600));
     assert!(number(&broker, "t", "dedup_unverified_count") > 100);
 }
 
@@ -253,10 +249,10 @@ fn empty_and_pause_keep_the_keys_and_delete_forgets_them() {
     producer.publish("t", b"a");
     broker.admin("/topic/empty?topic=t");
     producer.publish("t", b"a");
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 2));
+    assert_eq!(counts(&broker, "t"), (1, 2));
     broker.admin("/topic/delete?topic=t");
     producer.publish("t", b"a");
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 0));
+    assert_eq!(counts(&broker, "t"), (1, 0));
 }
 
 /// With `--sync-every=1`, many producers repeat what they have not got an answer for, while the broker is killed.
@@ -306,9 +302,9 @@ fn a_rule_with_another_key_says_that_the_saved_keys_do_not_count() {
     let mut producer = broker.client();
     // The first message is still in the log, so its body is known.
     producer.publish("t", br#"{"id":1,"n":1}"#);
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (0, 1));
+    assert_eq!(counts(&broker, "t"), (0, 1));
     producer.publish("t", br#"{"id":1,"n":2}"#);
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 1));
+    assert_eq!(counts(&broker, "t"), (1, 1));
 }
 
 /// A pattern matches as many topics as there come, and nobody was told what their memory may add up to.

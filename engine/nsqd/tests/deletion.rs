@@ -162,7 +162,7 @@ fn consume_kept(mut client: Client) -> BTreeMap<String, u32> {
         assert_eq!(frame.kind, FrameType::Message, "{}", frame.text());
         let message = Message::parse(&frame.data).expect("whole");
         client.finish(&message.id);
-        let body = String::from_utf8(message.body).expect("text");
+        let body = message.text();
         *finished.entry(body).or_default() += 1;
     }
     finished

@@ -48,7 +48,7 @@ fn consume(client: &mut Client, count: usize) -> BTreeSet<String> {
     let mut got = BTreeSet::new();
     while got.len() < count {
         let message = client.take();
-        got.insert(String::from_utf8(message.body.clone()).expect("text"));
+        got.insert(message.text());
     }
     got
 }

@@ -201,7 +201,7 @@ fn consume(address: SocketAddr, topic: &str, is_near: &AtomicBool) -> BTreeSet<S
         if count <= 5 || count.is_multiple_of(3) && is_near.load(Ordering::Relaxed) {
             continue;
         }
-        finished.insert(String::from_utf8(message.body).expect("text"));
+        finished.insert(message.text());
         let fin = [b"FIN ".as_slice(), &message.id, b"\n"].concat();
         if client.try_send(&fin).is_err() {
             break;
@@ -277,7 +277,7 @@ fn stop_under_load(signal: &str, shards: usize, topics: u64) {
                     owed.len()
                 );
             };
-            let body = String::from_utf8(message.body).expect("text");
+            let body = message.text();
             assert!(
                 possible[number].contains(&body),
                 "{body} was never published there"
@@ -725,10 +725,7 @@ fn another_number_of_shards_finds_everything() {
             if number < 3 { 10 } else { 80 },
         );
         let got = take(&broker, &topic(number), "first", 80);
-        let got: BTreeSet<String> = got
-            .iter()
-            .map(|message| String::from_utf8_lossy(&message.body).into_owned())
-            .collect();
+        let got: BTreeSet<String> = got.iter().map(|message| message.text()).collect();
         assert_eq!(got, *expected);
     }
 }

@@ -104,7 +104,7 @@ fn a_peek_shows_every_state_and_changes_nothing() {
     let mut waiting = Vec::new();
     while !left.is_empty() {
         let message = consumer.message();
-        let body = String::from_utf8_lossy(&message.body).into_owned();
+        let body = message.text();
         let peeked = shown
             .iter()
             .find(|it| it["body"] == body)

@@ -240,7 +240,7 @@ fn check_session(client: &mut Client) {
             FrameType::Message => {
                 let message = Message::parse(&frame.data).expect("whole");
                 client.finish(&message.id);
-                let text = String::from_utf8(message.body).expect("text");
+                let text = message.text();
                 assert!(bodies.insert(text), "delivered twice");
             }
             FrameType::Error => {

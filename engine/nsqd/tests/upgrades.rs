@@ -254,7 +254,7 @@ fn layers_move_with_their_connection() {
             let mut counts = BTreeSet::new();
             for _ in 0..STREAK {
                 let message = consumer.message();
-                let text = String::from_utf8_lossy(&message.body).into_owned();
+                let text = message.text();
                 counts.insert(text.rsplit(' ').next().unwrap_or_default().to_owned());
                 consumer.finish(&message.id);
             }

@@ -63,6 +63,11 @@ impl Message {
             body,
         })
     }
+
+    /// Returns the body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
 }
 
 /// One connection.
