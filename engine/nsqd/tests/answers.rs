@@ -20,10 +20,6 @@ const KILLS: u64 = 12;
 /// The latest moment of a kill, in microseconds after the answer.
 const KILL_US_MAX: u64 = 500_000;
 
-fn post(broker: &Broker, target: &str) {
-    broker.post(target, b"").expect_status(200);
-}
-
 fn publish(broker: &Broker, topic: &str, body: &str) {
     let target = format!("/pub?topic={topic}");
     broker.post(&target, body.as_bytes()).expect_status(200);
@@ -31,13 +27,8 @@ fn publish(broker: &Broker, topic: &str, body: &str) {
 
 /// Makes a topic with a message in each of its channels `one` and `two`.
 fn fill(broker: &Broker, topic: &str) {
-    post(broker, &format!("/topic/create?topic={topic}"));
-    for channel in ["one", "two"] {
-        post(
-            broker,
-            &format!("/channel/create?topic={topic}&channel={channel}"),
-        );
-    }
+    broker.create(topic, "one");
+    broker.create(topic, "two");
     publish(broker, topic, "before");
 }
 
@@ -47,9 +38,7 @@ fn depth(broker: &Broker, topic: &str, channel: &str) -> Option<u64> {
 
 /// Returns the bodies that a new consumer gets from a channel with `count` messages.
 fn bodies(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<String> {
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe(topic, channel);
-    consumer.ready(100);
+    let mut consumer = broker.consumer(topic, channel, 100);
     let bodies = (0..count).map(|_| consumer.message().body);
     bodies
         .map(|body| String::from_utf8(body).expect("text"))
@@ -69,24 +58,24 @@ const DEEDS: [Deed; 8] = [
     // A topic is deleted.
     Deed {
         prepare: fill,
-        act: |broker, topic| post(broker, &format!("/topic/delete?topic={topic}")),
+        act: |broker, topic| broker.admin(&format!("/topic/delete?topic={topic}")),
         expect: |broker, topic| assert_eq!(broker.topic_stats(topic), None),
     },
     // A topic without messages is deleted.
     Deed {
-        prepare: |broker, topic| post(broker, &format!("/topic/create?topic={topic}")),
-        act: |broker, topic| post(broker, &format!("/topic/delete?topic={topic}")),
+        prepare: |broker, topic| broker.admin(&format!("/topic/create?topic={topic}")),
+        act: |broker, topic| broker.admin(&format!("/topic/delete?topic={topic}")),
         expect: |broker, topic| assert_eq!(broker.topic_stats(topic), None),
     },
     // A topic is deleted and made again by a publish.
     Deed {
         prepare: fill,
         act: |broker, topic| {
-            post(broker, &format!("/topic/delete?topic={topic}"));
+            broker.admin(&format!("/topic/delete?topic={topic}"));
             publish(broker, topic, "after");
         },
         expect: |broker, topic| {
-            let stats = broker.topic_stats(topic).expect("it was made again");
+            let stats = broker.topic(topic);
             assert_eq!(stats["channels"].as_array().map(Vec::len), Some(0));
             assert_eq!(bodies(broker, topic, "new", 1), ["after"]);
         },
@@ -95,8 +84,7 @@ const DEEDS: [Deed; 8] = [
     Deed {
         prepare: fill,
         act: |broker, topic| {
-            let target = format!("/channel/delete?topic={topic}&channel=one");
-            post(broker, &target);
+            broker.admin(&format!("/channel/delete?topic={topic}&channel=one"));
         },
         expect: |broker, topic| {
             assert_eq!(depth(broker, topic, "one"), None);
@@ -106,15 +94,14 @@ const DEEDS: [Deed; 8] = [
     // A topic is made.
     Deed {
         prepare: |_, _| {},
-        act: |broker, topic| post(broker, &format!("/topic/create?topic={topic}")),
+        act: |broker, topic| broker.admin(&format!("/topic/create?topic={topic}")),
         expect: |broker, topic| assert!(broker.topic_stats(topic).is_some(), "{topic} is gone"),
     },
     // A channel is made.
     Deed {
         prepare: fill,
         act: |broker, topic| {
-            let target = format!("/channel/create?topic={topic}&channel=three");
-            post(broker, &target);
+            broker.admin(&format!("/channel/create?topic={topic}&channel=three"));
             publish(broker, topic, "after");
         },
         expect: |broker, topic| {
@@ -125,28 +112,21 @@ const DEEDS: [Deed; 8] = [
     // A consumer makes topic and channel.
     Deed {
         prepare: |_, _| {},
-        act: |broker, topic| Client::connect(broker.tcp_addr()).subscribe(topic, "one"),
+        act: |broker, topic| broker.client().subscribe(topic, "one"),
         expect: |broker, topic| assert_eq!(depth(broker, topic, "one"), Some(0)),
     },
     // A topic and a channel are paused.
     Deed {
         prepare: fill,
         act: |broker, topic| {
-            post(broker, &format!("/topic/pause?topic={topic}"));
-            let target = format!("/channel/pause?topic={topic}&channel=one");
-            post(broker, &target);
+            broker.admin(&format!("/topic/pause?topic={topic}"));
+            broker.admin(&format!("/channel/pause?topic={topic}&channel=one"));
         },
         expect: |broker, topic| {
-            let stats = broker.topic_stats(topic).expect("it is there");
+            let stats = broker.topic(topic);
             assert_eq!(stats["paused"], true);
-            assert_eq!(
-                broker.channel_stats(topic, "one").expect("there")["paused"],
-                true
-            );
-            assert_eq!(
-                broker.channel_stats(topic, "two").expect("there")["paused"],
-                false
-            );
+            assert_eq!(broker.channel(topic, "one")["paused"], true);
+            assert_eq!(broker.channel(topic, "two")["paused"], false);
         },
     },
 ];
@@ -167,8 +147,8 @@ fn answered_changes_hold_after_kill_9() {
             let topic = format!("deed-{number}-{kill}");
             (deed.prepare)(&broker, &topic);
             // The state before the request is recorded in the logs and in nsqd.dat.
-            post(&broker, "/topic/create?topic=other");
-            post(&broker, "/topic/unpause?topic=other");
+            broker.admin("/topic/create?topic=other");
+            broker.admin("/topic/unpause?topic=other");
             (deed.act)(&broker, &topic);
             // Some kills come at once, some during a write, and some later.
             let wait = [0, 2_000, 50_000, KILL_US_MAX][(kill % 4) as usize];
@@ -207,18 +187,18 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     for topic in ["paused", "unpaused", "deleted", "channels"] {
         fill(&broker, topic);
     }
-    post(&broker, "/topic/pause?topic=unpaused");
-    post(&broker, "/channel/pause?topic=unpaused&channel=one");
+    broker.admin("/topic/pause?topic=unpaused");
+    broker.admin("/channel/pause?topic=unpaused&channel=one");
     let old = break_nsqd_dat(&broker);
     let change = |broker: &Broker| {
-        post(broker, "/topic/pause?topic=paused");
-        post(broker, "/channel/pause?topic=paused&channel=one");
-        post(broker, "/topic/unpause?topic=unpaused");
-        post(broker, "/channel/unpause?topic=unpaused&channel=one");
-        post(broker, "/topic/delete?topic=deleted");
-        post(broker, "/channel/delete?topic=channels&channel=one");
-        post(broker, "/channel/create?topic=channels&channel=three");
-        post(broker, "/topic/create?topic=made");
+        broker.admin("/topic/pause?topic=paused");
+        broker.admin("/channel/pause?topic=paused&channel=one");
+        broker.admin("/topic/unpause?topic=unpaused");
+        broker.admin("/channel/unpause?topic=unpaused&channel=one");
+        broker.admin("/topic/delete?topic=deleted");
+        broker.admin("/channel/delete?topic=channels&channel=one");
+        broker.admin("/channel/create?topic=channels&channel=three");
+        broker.admin("/topic/create?topic=made");
     };
     change(&broker);
     broker.wait_for_log("failed to persist metadata");
@@ -227,8 +207,8 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
     fs::write(nsqd_dat(&broker), &old).expect("the name is free");
     let expect = |broker: &Broker| {
         let paused = |topic: &str, channel: &str| {
-            let topic_stats = broker.topic_stats(topic).expect("it is there");
-            let channel = broker.channel_stats(topic, channel).expect("it is there");
+            let topic_stats = broker.topic(topic);
+            let channel = broker.channel(topic, channel);
             assert_eq!(topic_stats["paused"], channel["paused"], "{topic}");
             channel["paused"].clone()
         };
@@ -248,8 +228,8 @@ fn an_nsqd_dat_that_cannot_be_written_costs_nothing() {
 
     // nsqd.dat is written again without a request.
     break_nsqd_dat(&broker);
-    post(&broker, "/topic/create?topic=later");
-    post(&broker, "/topic/delete?topic=made");
+    broker.admin("/topic/create?topic=later");
+    broker.admin("/topic/delete?topic=made");
     broker.wait_for_log("failed to persist metadata");
     fs::remove_dir(nsqd_dat(&broker)).expect("it is ours");
     let is_written = wait_until(TIMEOUT, || {
@@ -275,8 +255,8 @@ fn without_nsqd_dat_the_logs_know_their_topics_and_channels() {
     for topic in ["first", "second"] {
         fill(&broker, topic);
     }
-    post(&broker, "/channel/pause?topic=first&channel=two");
-    post(&broker, "/topic/create?topic=empty");
+    broker.admin("/channel/pause?topic=first&channel=two");
+    broker.admin("/topic/create?topic=empty");
     publish(&broker, "waiting", "for a channel");
     broker.kill9();
     fs::write(nsqd_dat(&broker), b"{\"topics\":[").expect("it is ours");
@@ -293,7 +273,7 @@ fn without_nsqd_dat_the_logs_know_their_topics_and_channels() {
     for topic in ["first", "second"] {
         for channel in ["one", "two"] {
             assert_eq!(depth(&broker, topic, channel), Some(1));
-            let stats = broker.channel_stats(topic, channel).expect("it is there");
+            let stats = broker.channel(topic, channel);
             assert_eq!(stats["paused"], (topic, channel) == ("first", "two"));
         }
     }
@@ -323,10 +303,7 @@ fn a_start_removes_what_an_interrupted_write_of_nsqd_dat_left() {
 // --- directories that cannot be removed or read
 
 fn unprivileged() -> Launch {
-    Launch {
-        via: without_privileges(),
-        ..Launch::new(SHARDS, &[])
-    }
+    Launch::new(SHARDS, &[]).via(without_privileges())
 }
 
 fn allow(path: &Path, mode: u32) {
@@ -350,8 +327,8 @@ fn a_deletion_that_fails_is_tried_again() {
     broker.wait_for_log("TOPIC(doomed)");
     let before = contents(&log_of(&broker, "doomed"));
     assert!(!before.is_empty(), "its files are there");
-    let mut producer = Client::connect(broker.tcp_addr());
-    producer.send(&Client::command_with_body("PUB doomed", b"refused"));
+    let mut producer = broker.client();
+    producer.command("PUB doomed", b"refused");
     let text = producer.frame_after_heartbeats().text();
     assert!(text.starts_with("E_PUB_FAILED"), "{text}");
     assert!(text.contains("deleted"), "{text}");
@@ -403,7 +380,7 @@ fn a_failed_sync_of_the_data_path_is_final() {
     assert!(broker.sigterm_and_wait().success());
     broker.restart();
     assert_eq!(depth(&broker, "doomed", "one"), Some(1), "it is not lost");
-    post(&broker, "/topic/delete?topic=doomed");
+    broker.admin("/topic/delete?topic=doomed");
     publish(&broker, "doomed", "after");
     assert_eq!(bodies(&broker, "doomed", "new", 1), ["after"]);
 }
@@ -413,9 +390,9 @@ fn a_failed_sync_of_the_data_path_is_final() {
 #[test]
 fn a_channel_outlives_the_loss_of_newer_checkpoints() {
     let mut broker = Broker::start(1, &[]);
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    broker.admin("/topic/create?topic=t");
     let create = "/channel/create?topic=t&channel=c";
-    broker.post(create, b"").expect_status(200);
+    broker.admin(create);
     for _ in 0..10 {
         broker.post("/pub?topic=t", b"x").expect_status(200);
     }
@@ -427,7 +404,7 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
         .expect("there is the file");
     broker.restart();
     broker.wait_for_log("the file has 4096 bytes instead of 24576");
-    let channel = broker.channel_stats("t", "c").expect("nsqd.dat lists it");
+    let channel = broker.channel("t", "c");
     assert_eq!(channel["depth"], 10);
 }
 
@@ -437,7 +414,7 @@ fn a_log_that_cannot_be_read_is_set_aside() {
     let mut broker = unprivileged().start();
     fill(&broker, "unreadable");
     fill(&broker, "other");
-    post(&broker, "/topic/pause?topic=unreadable");
+    broker.admin("/topic/pause?topic=unreadable");
     assert!(broker.sigterm_and_wait().success());
     let log = log_of(&broker, "unreadable");
     let before = contents(&log);
@@ -463,7 +440,7 @@ fn a_log_that_cannot_be_read_is_set_aside() {
     ] {
         // With several connections, some of them are on another shard than the topic.
         for _ in 0..8 {
-            let mut client = Client::connect(broker.tcp_addr());
+            let mut client = broker.client();
             client.send(&command);
             let text = client.frame_after_heartbeats().text();
             assert!(
@@ -490,7 +467,7 @@ fn a_log_that_cannot_be_read_is_set_aside() {
     broker.restart();
     assert_eq!(depth(&broker, "unreadable", "one"), Some(1));
     assert_eq!(depth(&broker, "unreadable", "two"), Some(1));
-    let stats = broker.topic_stats("unreadable").expect("it is back");
+    let stats = broker.topic("unreadable");
     assert_eq!(stats["paused"], true);
     assert_eq!(broker.get("/ping").status, 200);
 }

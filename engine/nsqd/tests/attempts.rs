@@ -9,7 +9,7 @@ use crate::support::{
 
 /// Connects a consumer of the channel `t/ch`, for one message at a time.
 fn consumer(broker: &Broker, identify: &str) -> Client {
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.identify(identify);
     client.subscribe("t", "ch");
     client.ready(1);
@@ -26,7 +26,7 @@ fn give_back(broker: &Broker, mut client: Client, id: &MessageId, count: u64) {
     client.ready(0);
     requeue_uncounted(&mut client, id);
     let is_back = || {
-        let stats = broker.channel_stats("t", "ch").expect("it is there");
+        let stats = broker.channel("t", "ch");
         stats["requeue_count"] == count && stats["depth"] == 1
     };
     assert!(wait_until(TIMEOUT, is_back));
@@ -39,15 +39,15 @@ fn attempts(message: &Message) -> (u16, &[u8]) {
 #[test]
 fn an_uncounted_requeue_takes_its_attempt_back() {
     let mut broker = Broker::start(2, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let plain = client.identify(r#"{"feature_negotiation":true}"#);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let asks = r#"{"feature_negotiation":true,"req_uncounted":true}"#;
     let agreed = client.identify(asks);
     assert_eq!(agreed, plain.replace('}', r#","req_uncounted":true}"#));
 
     let mut client = consumer(&broker, asks);
-    Client::connect(broker.tcp_addr()).publish("t", b"one");
+    broker.client().publish("t", b"one");
     for expected in [1, 1, 1] {
         let message = client.message();
         assert_eq!(attempts(&message), (expected, &b"one"[..]));
@@ -84,7 +84,7 @@ fn an_unknown_option_of_req_is_refused() {
     let broker = Broker::start(1, &[]);
     let asks = r#"{"feature_negotiation":true,"req_uncounted":true}"#;
     let mut client = consumer(&broker, asks);
-    Client::connect(broker.tcp_addr()).publish("t", b"one");
+    broker.client().publish("t", b"one");
     let message = client.message();
     let id = std::str::from_utf8(&message.id).expect("digits");
     client.send(format!("REQ {id} 0 free\n").as_bytes());
@@ -96,7 +96,7 @@ fn an_unknown_option_of_req_is_refused() {
 
 /// The figures of a channel's dead letters: moved, and waiting.
 fn dead_letters(broker: &Broker, topic: &str) -> (u64, u64) {
-    let stats = broker.channel_stats(topic, "ch").expect("it is there");
+    let stats = broker.channel(topic, "ch");
     let number = |key: &str| stats[key].as_u64().expect("the channel has a rule");
     (
         number("dead_letter_count"),
@@ -106,13 +106,10 @@ fn dead_letters(broker: &Broker, topic: &str) -> (u64, u64) {
 
 /// Consumes messages of `dead/all` until it has each body of `wanted`, some of them perhaps twice.
 fn consume_dead(broker: &Broker, wanted: &BTreeSet<Vec<u8>>) {
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("dead", "all");
-    client.ready(100);
+    let mut client = broker.consumer("dead", "all", 100);
     let mut got = BTreeSet::new();
     while got != *wanted {
-        let message = client.message();
-        client.finish(&message.id);
+        let message = client.take();
         assert!(wanted.contains(&message.body), "{message:?}");
         got.insert(message.body);
     }
@@ -125,13 +122,11 @@ fn a_message_that_reached_its_attempts_goes_to_the_dead_letter_topic() {
         let rule = "--dead-letter=t*/*,max-attempts=2,topic=dead";
         let broker = Broker::start(3, &[rule, sync]);
         let mut bodies = BTreeSet::new();
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         for number in 0..8 {
             let topic = format!("t{number}");
             let body = format!("of {topic}").into_bytes();
-            let mut client = Client::connect(broker.tcp_addr());
-            client.subscribe(&topic, "ch");
-            client.ready(1);
+            let mut client = broker.consumer(&topic, "ch", 1);
             producer.publish(&topic, &body);
             for expected in [1, 2] {
                 let message = client.message();
@@ -141,13 +136,13 @@ fn a_message_that_reached_its_attempts_goes_to_the_dead_letter_topic() {
             let has_moved = || dead_letters(&broker, &topic) == (1, 0);
             assert!(wait_until(TIMEOUT, has_moved), "{topic}");
             client.expect_silence(Duration::from_millis(10));
-            let stats = broker.channel_stats(&topic, "ch").expect("it is there");
+            let stats = broker.channel(&topic, "ch");
             assert_eq!(stats["depth"], 0);
             assert_eq!(stats["dead_letter_topic"], "dead");
             bodies.insert(body);
         }
         consume_dead(&broker, &bodies);
-        let stats = broker.channel_stats("dead", "all").expect("it is there");
+        let stats = broker.channel("dead", "all");
         assert!(stats.get("dead_letter_count").is_none(), "no rule: {stats}");
         broker.wait_for_log(
             "TOPIC(t0) CHANNEL(ch): 1 messages reached 2 attempts and went to topic dead",
@@ -163,15 +158,10 @@ fn kill_9_loses_no_dead_letter() {
     let bodies: Vec<String> = (0..MESSAGES)
         .map(|number| format!("message {number}"))
         .collect();
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
-    broker
-        .post("/channel/create?topic=t&channel=ch", b"")
-        .expect_status(200);
-    Client::connect(broker.tcp_addr()).publish_many("t", &bodies);
+    broker.create("t", "ch");
+    broker.client().publish_many("t", &bodies);
     for round in 0..4 {
-        let mut client = Client::connect(broker.tcp_addr());
-        client.subscribe("t", "ch");
-        client.ready(100);
+        let mut client = broker.consumer("t", "ch", 100);
         // The kill comes while some messages move, and others are on their way.
         let end = Instant::now() + Duration::from_millis(40 + 70 * round);
         while Instant::now() < end {
@@ -182,14 +172,12 @@ fn kill_9_loses_no_dead_letter() {
         broker.kill9();
         broker.restart();
     }
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("t", "ch");
-    client.ready(100);
+    let mut client = broker.consumer("t", "ch", 100);
     let is_done = || {
         while let Some(message) = client.message_within(Duration::from_millis(5)) {
             client.requeue(&message.id, 0);
         }
-        let stats = broker.channel_stats("t", "ch").expect("it is there");
+        let stats = broker.channel("t", "ch");
         stats["depth"] == 0 && stats["in_flight_count"] == 0
     };
     assert!(
@@ -212,19 +200,11 @@ fn on_a_small_disk(tmpfs: &Tmpfs) -> (Broker, Client, Vec<MessageId>, BTreeSet<V
         "--dead-letter=t/ch,max-attempts=1,topic=dead",
         "--sync-timeout=50ms",
     ];
-    let launch = Launch {
-        data_path: Some(data_path),
-        ..Launch::new(2, &flags)
-    };
-    let broker = launch.start();
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
-    let target = "/channel/create?topic=t&channel=ch";
-    broker.post(target, b"").expect_status(200);
+    let broker = Launch::new(2, &flags).at(data_path).start();
+    broker.create("t", "ch");
     let bodies: Vec<String> = (0..20).map(|number| format!("message {number}")).collect();
-    Client::connect(broker.tcp_addr()).publish_many("t", &bodies);
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("t", "ch");
-    client.ready(20);
+    broker.client().publish_many("t", &bodies);
+    let mut client = broker.consumer("t", "ch", 20);
     let ids = bodies.iter().map(|_| client.message().id).collect();
     let bodies = bodies.into_iter().map(String::into_bytes).collect();
     (broker, client, ids, bodies)
@@ -249,7 +229,7 @@ fn dead_letters_wait_in_their_channel_while_the_disk_is_full() {
         "{:?}",
         dead_letters(&broker, "t")
     );
-    let stats = broker.channel_stats("t", "ch").expect("it is there");
+    let stats = broker.channel("t", "ch");
     assert_eq!(stats["depth"], 20, "{stats}");
     client.expect_silence(Duration::from_millis(10));
     std::fs::remove_file(filler).expect("it is ours");
@@ -259,11 +239,11 @@ fn dead_letters_wait_in_their_channel_while_the_disk_is_full() {
         "{:?}",
         dead_letters(&broker, "t")
     );
-    let stats = broker.channel_stats("t", "ch").expect("it is there");
+    let stats = broker.channel("t", "ch");
     assert_eq!(stats["depth"], 0, "{stats}");
     consume_dead(&broker, &bodies);
     // No message came twice, because nothing had crashed.
-    let stats = broker.channel_stats("dead", "all").expect("it is there");
+    let stats = broker.channel("dead", "all");
     assert_eq!(stats["message_count"], 20, "{stats}");
 }
 
@@ -282,14 +262,12 @@ fn kill_9_on_a_full_disk_loses_no_dead_letter() {
     std::fs::remove_file(filler).expect("it is ours");
     broker.restart();
     // The disk had no room for the attempts, so the messages may be delivered once more.
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("t", "ch");
-    client.ready(20);
+    let mut client = broker.consumer("t", "ch", 20);
     let is_done = || {
         while let Some(message) = client.message_within(Duration::from_millis(5)) {
             client.requeue(&message.id, 0);
         }
-        let stats = broker.channel_stats("t", "ch").expect("it is there");
+        let stats = broker.channel("t", "ch");
         stats["depth"] == 0 && stats["in_flight_count"] == 0
     };
     assert!(

@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{
-    Broker, Client, Exit, Tmpfs, answer_io_uring_with, contents, first_core, has_io_uring,
-    is_installed, nsqd_path, run, without_privileges,
+    Broker, Exit, Tmpfs, answer_io_uring_with, contents, first_core, has_io_uring, is_installed,
+    limited, nsqd_path, run, without_privileges,
 };
 use serde_json::Value;
 
@@ -89,10 +89,6 @@ fn scratch() -> tempfile::TempDir {
         .prefix("nsqd-check-")
         .tempdir()
         .expect("a temporary directory can be made")
-}
-
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
 }
 
 #[test]
@@ -426,8 +422,7 @@ fn few_descriptors_are_named() {
     }
     let data = scratch();
     let report = |limit: &str| {
-        let mut via = words(&["prlimit", &format!("--nofile={limit}")]);
-        via.extend(without_privileges());
+        let via = limited(&format!("--nofile={limit}"));
         Report::of(check(&via, data.path(), &[]))
     };
     let raise = ["systemd: LimitNOFILE=", "docker: --ulimit nofile="];
@@ -492,7 +487,7 @@ fn more_shards_than_cores_are_named() {
         return;
     }
     let data = scratch();
-    let via = words(&["taskset", "-c", &first_core()]);
+    let via = ["taskset", "-c", &first_core()].map(str::to_owned);
     let report = Report::of(check(&via, data.path(), &[]));
     let parts = [
         "2 shards, but this process may use only 1 core",
@@ -506,10 +501,8 @@ fn more_shards_than_cores_are_named() {
 fn a_running_broker_is_not_disturbed() {
     let mut broker = Broker::start_on("127.0.23.4", 2, &[]);
     let path = broker.data_path().to_path_buf();
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("busy", "channel");
-    client.ready(1);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut client = broker.consumer("busy", "channel", 1);
+    let mut producer = broker.client();
     let tcp = format!("--tcp-address={}", broker.tcp_addr());
     let http = format!("--http-address={}", broker.http_addr());
     for round in 0..3 {

@@ -32,18 +32,15 @@ struct Node {
 
 impl Node {
     fn start(host: Host) -> Node {
-        let launch = Launch {
-            tcp_address: format!("{}:4150", host.ip),
-            http_address: format!("{}:4151", host.ip),
-            ..Launch::new(
-                2,
-                &[
-                    &format!("--lookupd-tcp-address={LOOKUP}:4160"),
-                    &format!("--broadcast-address={}", host.ip),
-                    "--msg-timeout=3s",
-                ],
-            )
-        };
+        let launch = Launch::new(
+            2,
+            &[
+                &format!("--lookupd-tcp-address={LOOKUP}:4160"),
+                &format!("--broadcast-address={}", host.ip),
+                "--msg-timeout=3s",
+            ],
+        )
+        .on(&format!("{}:4150", host.ip), &format!("{}:4151", host.ip));
         let broker = host.run(|| launch.start());
         Node { host, broker }
     }
@@ -51,7 +48,7 @@ impl Node {
     /// Makes a topic with its channels, as a client on the node's own host does.
     fn create(&self, topic: &str) {
         self.host.run(|| {
-            let post = |target: String| self.broker.post(&target, b"").expect_status(200);
+            let post = |target: String| self.broker.admin(&target);
             post(format!("/topic/create?topic={topic}"));
             for channel in CHANNELS {
                 post(format!("/channel/create?topic={topic}&channel={channel}"));

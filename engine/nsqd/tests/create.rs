@@ -2,10 +2,10 @@
 
 use std::fs;
 
-use crate::support::{Broker, Client, TIMEOUT, run_nsqd, wait_until};
+use crate::support::{Broker, TIMEOUT, run_nsqd, wait_until};
 
 fn channels(broker: &Broker, topic: &str) -> Vec<String> {
-    let stats = broker.topic_stats(topic).expect("it always exists");
+    let stats = broker.topic(topic);
     let channels = stats["channels"].as_array().expect("a list").clone();
     let names = channels.iter().map(|it| it["channel_name"].as_str());
     names.map(|name| name.expect("text").to_owned()).collect()
@@ -31,14 +31,9 @@ fn what_is_listed_exists_from_the_start_on() {
         assert_eq!(channels(&broker, &format!("t{n}")), ["c"]);
     }
     broker.wait_for_log("INFO: TOPIC(audit): made what --create lists");
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("orders", b"x");
-    let depth = |broker: &Broker| {
-        broker
-            .channel_stats("orders", "billing")
-            .expect("it exists")["depth"]
-            .clone()
-    };
+    let depth = |broker: &Broker| broker.channel("orders", "billing")["depth"].clone();
     assert_eq!(depth(&broker), 1);
     // A restart finds them, and makes nothing.
     broker.kill9();
@@ -54,47 +49,35 @@ fn what_is_listed_is_made_again_after_its_deletion() {
     let file = directory.path().join("nsqd.toml");
     fs::write(&file, "create = [\"orders/billing\", \"audit\"]\n").expect("a file");
     let mut broker = Broker::start(2, &[&format!("--config={}", file.display())]);
-    let mut producer = Client::connect(broker.tcp_addr());
-    let depth = || {
-        broker
-            .channel_stats("orders", "billing")
-            .expect("it exists")["depth"]
-            .clone()
-    };
+    let mut producer = broker.client();
+    let depth = || broker.channel("orders", "billing")["depth"].clone();
     for path in [
         "/channel/delete?topic=orders&channel=billing",
         "/topic/delete?topic=orders",
     ] {
         producer.publish("orders", b"x");
-        let mut consumer = Client::connect(broker.tcp_addr());
-        consumer.subscribe("orders", "billing");
+        let mut consumer = broker.subscribe("orders", "billing");
         assert_eq!(depth(), 1);
-        broker.post(path, b"").expect_status(200);
+        broker.admin(path);
         consumer.expect_close();
         assert_eq!(depth(), 0, "{path}");
         producer.publish("orders", b"y");
         assert_eq!(depth(), 1, "{path}");
         let path = "/channel/empty?topic=orders&channel=billing";
-        broker.post(path, b"").expect_status(200);
+        broker.admin(path);
     }
     let line = "TOPIC(orders): made what --create lists";
     let made = || broker.log().matches(line).count();
     wait_until(TIMEOUT, || made() >= 3);
     assert_eq!(made(), 3);
-    broker
-        .post("/channel/create?topic=orders&channel=other", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/delete?topic=orders&channel=other", b"")
-        .expect_status(200);
+    broker.admin("/channel/create?topic=orders&channel=other");
+    broker.admin("/channel/delete?topic=orders&channel=other");
     assert_eq!(channels(&broker, "orders"), ["billing"]);
     // The deletion of a topic survives a crash, and so does its successor.
     producer.publish("orders", b"z");
     broker.kill9();
     broker.restart();
-    let stats = broker
-        .channel_stats("orders", "billing")
-        .expect("it exists");
+    let stats = broker.channel("orders", "billing");
     assert_eq!(stats["depth"], 1);
 }
 

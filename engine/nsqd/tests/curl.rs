@@ -1,4 +1,5 @@
-//! Tests of the HTTP interface with `curl`: status, body and headers.
+//! Tests of the HTTP interface with `curl`: status, body and headers. The answers to bad requests are recorded cases
+//! (`differential/http_*.case`).
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -8,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     Broker, Certificates, Client, Response, TIMEOUT, http_with_headers, is_installed, parse_http,
-    run, wait_until, whole_machine,
+    run, wait_until,
 };
 use serde_json::json;
 
@@ -121,7 +122,8 @@ impl Session {
         assert_eq!(response.header("content-type"), Some(TEXT), "{target}");
     }
 
-    fn check_error(&self, response: Response, target: &str, status: u16, code: &str) -> Response {
+    fn refused(&self, target: &str, body: &[u8], status: u16, code: &str) {
+        let response = self.post(target, body);
         let expected = json!({ "message": code }).to_string();
         assert_eq!(
             (response.status, response.text()),
@@ -130,11 +132,6 @@ impl Session {
         );
         assert_eq!(response.header("x-nsq-content-type"), Some(V1), "{target}");
         assert_eq!(response.header("content-type"), Some(JSON), "{target}");
-        response
-    }
-
-    fn refused(&self, target: &str, body: &[u8], status: u16, code: &str) {
-        self.check_error(self.post(target, body), target, status, code);
     }
 
     fn stats(&self, query: &str) -> serde_json::Value {
@@ -162,16 +159,13 @@ fn every_endpoint_answers_curl() {
     if !is_installed("curl", "the package curl") {
         return;
     }
-    let _machine = whole_machine();
-    for (shards, is_secure) in [(1, false), (2, false), (5, false), (1, true), (5, true)] {
+    for (shards, is_secure) in [(1, false), (5, false), (5, true)] {
         let session = Session::start(shards, is_secure);
         ping_and_info(&session);
         publishing(&session);
         stats(&session);
         topics(&session);
         channels(&session);
-        publishing_errors(&session);
-        admin_errors(&session);
         routing(&session);
     }
 }
@@ -249,13 +243,8 @@ fn ping_and_info(session: &Session) {
     assert_eq!(info.header("x-nsq-content-type"), Some(V1));
     assert_eq!(info.header("content-type"), Some(JSON));
     let value = info.json();
-    assert_eq!(value["version"], "1.3.0");
     assert_eq!(value["tcp_port"], session.broker.tcp_addr().port());
     assert_eq!(value["http_port"], session.broker.http_addr().port());
-    assert_eq!(value["max_heartbeat_interval"], 60_000_000_000_u64);
-    assert_eq!(value["max_output_buffer_size"], 65536);
-    assert_eq!(value["max_output_buffer_timeout"], 30_000_000_000_u64);
-    assert_eq!(value["max_deflate_level"], 6);
     assert_eq!(value["ringq_version"], env!("CARGO_PKG_VERSION"));
     assert_eq!(value.as_object().map(|object| object.len()), Some(13));
 }
@@ -333,51 +322,23 @@ fn stats(session: &Session) {
     session.publish("/pub?topic=stats-a", b"12345");
     session.expect_channel("stats-a", "one", "depth", json!(1));
 
+    // What filters leave is recorded (`differential/http_stats.case`).
     let all = session.stats("");
-    assert_eq!(all["version"], "1.3.0");
     assert_eq!(all["health"], "OK");
-    assert!(all["start_time"].is_u64() && all["memory"]["gc_total_runs"].is_u64());
     let topics = all["topics"].as_array().expect("topics is an array");
-    let mut names: Vec<_> = topics
+    let names: Vec<_> = topics
         .iter()
-        .map(|topic| topic["topic_name"].to_string())
+        .map(|topic| topic["topic_name"].as_str())
         .collect();
-    assert!(names.iter().any(|name| name == "\"stats-b\""), "{names:?}");
-    assert!(names.is_sorted(), "{names:?}");
-    names.dedup();
-    assert_eq!(names.len(), topics.len());
-
+    assert!(names.contains(&Some("stats-b")), "{names:?}");
+    assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
     let one = session.stats("topic=stats-a&include_mem=false");
-    assert!(one.get("memory").is_none());
     let topic = &one["topics"][0];
-    assert_eq!(one["topics"].as_array().map(Vec::len), Some(1));
     assert_eq!(
         (&topic["message_count"], &topic["message_bytes"]),
         (&json!(1), &json!(5))
     );
-    assert_eq!(
-        (&topic["depth"], &topic["paused"]),
-        (&json!(0), &json!(false))
-    );
-    assert_eq!(topic["channels"][0]["channel_name"], "one");
     assert_eq!(topic["channels"][1]["channel_name"], "two");
-    assert_eq!(topic["channels"][0]["clients"], json!([]));
-
-    let one = session.stats("topic=stats-a&channel=two&include_clients=false");
-    assert_eq!(
-        one["topics"][0]["channels"].as_array().map(Vec::len),
-        Some(1)
-    );
-    assert_eq!(one["topics"][0]["channels"][0]["clients"], json!(null));
-    assert_eq!(one["producers"], json!(null));
-
-    let none = session.stats("topic=nosuch");
-    assert_eq!(
-        (&none["topics"], &none["producers"]),
-        (&json!(null), &json!(null))
-    );
-    let none = session.stats("channel=nosuch&include_clients=0");
-    assert_eq!(none["topics"], json!([]));
 
     let text = session.get("/stats?topic=stats-a");
     assert_eq!(text.status, 200);
@@ -480,121 +441,8 @@ fn channels(session: &Session) {
     );
 }
 
-fn publishing_errors(session: &Session) {
-    session.refused("/pub", b"x", 400, "MISSING_ARG_TOPIC");
-    session.refused("/pub?topic=", b"x", 400, "INVALID_TOPIC");
-    session.refused("/pub?topic=a%20b", b"x", 400, "INVALID_TOPIC");
-    session.refused(
-        &format!("/pub?topic={}", "a".repeat(65)),
-        b"x",
-        400,
-        "INVALID_TOPIC",
-    );
-    session.refused("/pub?topic=%zz", b"x", 400, "INVALID_REQUEST");
-    session.refused("/pub?topic=a;b=c", b"x", 400, "INVALID_REQUEST");
-    session.refused("/pub?topic=e", b"", 400, "MSG_EMPTY");
-    session.refused("/pub", b"", 400, "MSG_EMPTY");
-    session.refused("/pub?topic=e", &[b'x'; 1_048_577], 413, "MSG_TOO_BIG");
-    assert_eq!(
-        session.stats("topic=e")["topics"],
-        json!(null),
-        "bad bodies create no topic"
-    );
-    for defer in ["abc", "", "-1", "1.5", "3600001"] {
-        session.refused(
-            &format!("/pub?topic=e&defer={defer}"),
-            b"x",
-            400,
-            "INVALID_DEFER",
-        );
-    }
-
-    session.refused("/mpub", b"x", 400, "MISSING_ARG_TOPIC");
-    session.refused("/mpub?topic=a%20b", b"x", 400, "INVALID_TOPIC");
-    session.refused("/mpub?topic=e&%zz", b"x", 400, "INVALID_REQUEST");
-    session.refused("/mpub?topic=e", &[b'x'; 1_048_577], 413, "MSG_TOO_BIG");
-    session.refused("/mpub?topic=e", &[b'\n'; 5_242_881], 413, "BODY_TOO_BIG");
-    let binary = "/mpub?topic=e&binary=true";
-    session.refused(binary, b"", 413, "BAD_BODY");
-    session.refused(binary, &0_u32.to_be_bytes(), 413, "BAD_BODY");
-    session.refused(binary, &1_048_576_u32.to_be_bytes(), 413, "BAD_BODY");
-    session.refused(binary, &1_u32.to_be_bytes(), 413, "BAD_MESSAGE");
-    session.refused(binary, &binary_body(&[b""]), 413, "BAD_MESSAGE");
-    session.refused(
-        binary,
-        &binary_body(&[&[b'x'; 1_048_577]]),
-        413,
-        "BAD_MESSAGE",
-    );
-    let cut = binary_body(&[b"whole", b"cut"]);
-    session.refused(binary, &cut[..cut.len() - 1], 413, "BAD_MESSAGE");
-    let stats = session.stats("topic=e");
-    assert_eq!(
-        stats["topics"][0]["message_count"], 0,
-        "refused bodies store nothing"
-    );
-}
-
-fn admin_errors(session: &Session) {
-    for action in ["create", "delete", "empty", "pause", "unpause"] {
-        let path = format!("/topic/{action}");
-        session.refused(&path, b"", 400, "MISSING_ARG_TOPIC");
-        session.refused(&format!("{path}?topic=%zz"), b"", 400, "INVALID_REQUEST");
-        // Only two of the five actions check the name themselves.
-        let (status, code) = match action {
-            "create" | "empty" => (400, "INVALID_TOPIC"),
-            _ => (404, "TOPIC_NOT_FOUND"),
-        };
-        session.refused(&format!("{path}?topic=a%20b"), b"", status, code);
-        if action != "create" {
-            session.refused(&format!("{path}?topic=nosuch"), b"", 404, "TOPIC_NOT_FOUND");
-        }
-    }
-    session.admin("/topic/create?topic=v");
-    for action in ["create", "delete", "empty", "pause", "unpause"] {
-        let path = format!("/channel/{action}");
-        session.refused(&path, b"", 400, "MISSING_ARG_TOPIC");
-        session.refused(&format!("{path}?topic=%zz"), b"", 400, "INVALID_REQUEST");
-        session.refused(
-            &format!("{path}?topic=a%20b&channel=c"),
-            b"",
-            400,
-            "INVALID_ARG_TOPIC",
-        );
-        session.refused(&format!("{path}?topic=v"), b"", 400, "MISSING_ARG_CHANNEL");
-        session.refused(
-            &format!("{path}?topic=v&channel=a:b"),
-            b"",
-            400,
-            "INVALID_ARG_CHANNEL",
-        );
-        session.refused(
-            &format!("{path}?topic=nosuch&channel=c"),
-            b"",
-            404,
-            "TOPIC_NOT_FOUND",
-        );
-        if action != "create" {
-            session.refused(
-                &format!("{path}?topic=v&channel=no"),
-                b"",
-                404,
-                "CHANNEL_NOT_FOUND",
-            );
-        }
-    }
-    assert_eq!(session.stats("topic=nosuch")["topics"], json!(null));
-}
-
 fn routing(session: &Session) {
     session.refused("/nosuch", b"", 404, "NOT_FOUND");
-    session.check_error(session.get("/"), "/", 404, "NOT_FOUND");
-    let wrong = session.check_error(session.get("/pub"), "GET /pub", 405, "METHOD_NOT_ALLOWED");
-    assert_eq!(wrong.header("allow"), Some("OPTIONS, POST"));
-    let wrong = session.post("/ping", b"");
-    let wrong = session.check_error(wrong, "POST /ping", 405, "METHOD_NOT_ALLOWED");
-    assert_eq!(wrong.header("allow"), Some("GET, OPTIONS"));
-
     let head = session.curl(&["--head"], "/ping");
     assert_eq!(
         (head.status, head.header("allow")),
@@ -606,16 +454,6 @@ fn routing(session: &Session) {
     assert_eq!(options.header("allow"), Some("OPTIONS, POST"));
     assert_eq!(options.header("x-nsq-content-type"), None);
 
-    let moved = session.get("/ping/");
-    assert_eq!(
-        (moved.status, moved.header("location")),
-        (301, Some("/ping"))
-    );
-    let moved = session.post("/PUB?topic=x", b"x");
-    assert_eq!(
-        (moved.status, moved.header("location")),
-        (307, Some("/pub?topic=x"))
-    );
     // curl itself follows the redirect.
     let url = session.url("/stats/?format=json");
     let followed = run(

@@ -189,7 +189,7 @@ fn ten_thousand_increments_over_connections_that_are_cut_and_a_broker_that_is_ki
         producer.publish_until(address, kill * KILL_EVERY);
         // The publisher does not know that these were acknowledged.
         producer.acknowledged -= producer.random.below(500);
-        let stats = broker.topic_stats("counter").expect("it is there");
+        let stats = broker.topic("counter");
         duplicates += stats["dedup_duplicate_count"].as_u64().expect("a number");
         broker.kill9();
         broker.restart_on_same_ports();
@@ -237,7 +237,7 @@ fn copies_on_several_connections_at_once_are_stored_once() {
         for client in clients {
             client.join().expect("every copy gets OK");
         }
-        let stats = broker.topic_stats("counter").expect("it is there");
+        let stats = broker.topic("counter");
         assert_eq!(stats["message_count"], 102, "{stats}");
         assert_eq!(stats["depth"], 102, "{stats}");
     }
@@ -251,7 +251,7 @@ fn http_publishes_have_numbers_and_a_restart_keeps_them() {
         assert_eq!((answer.status, &*answer.text()), (200, "OK"));
     };
     let figures = |broker: &Broker| {
-        let stats = broker.topic_stats("orders.eu").expect("it is there");
+        let stats = broker.topic("orders.eu");
         let number = |key: &str| stats[key].as_u64().expect("the topic has a rule");
         [
             number("depth"),
@@ -280,7 +280,7 @@ fn http_publishes_have_numbers_and_a_restart_keeps_them() {
     assert!(refused.text().contains("INVALID_NUMBER"));
     // Without a rule, a topic has none of the keys.
     send(&broker, "/pub?topic=other&publisher=7f&number=0", b"a");
-    let other = broker.topic_stats("other").expect("it is there");
+    let other = broker.topic("other");
     assert_eq!(other.get("dedup_duplicate_count"), None);
 }
 
@@ -304,14 +304,11 @@ fn a_rule_comes_and_goes_with_a_restart() {
         publish(&broker, number);
         publish(&broker, 1);
     }
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("t", "ch");
-    client.ready(100);
+    let mut client = broker.consumer("t", "ch", 100);
     let bodies: Vec<String> = (0..5)
         .map(|_| {
-            let message = client.message();
-            client.finish(&message.id);
-            String::from_utf8(message.body).expect("text")
+            let message = client.take();
+            message.text()
         })
         .collect();
     // Without the rule, `m1` was stored a second time.

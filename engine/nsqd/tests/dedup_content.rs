@@ -6,7 +6,7 @@ use std::fs;
 use std::time::Duration;
 
 fn number(broker: &Broker, topic: &str, key: &str) -> u64 {
-    let stats = broker.topic_stats(topic).expect("the topic is there");
+    let stats = broker.topic(topic);
     stats[key]
         .as_u64()
         .unwrap_or_else(|| panic!("{key} in {stats}"))
@@ -20,21 +20,21 @@ fn duplicates(broker: &Broker, topic: &str) -> u64 {
     number(broker, topic, "dedup_duplicate_count")
 }
 
+/// Returns the numbers of messages that were stored, and that were recognised.
+fn counts(broker: &Broker, topic: &str) -> (u64, u64) {
+    (stored(broker, topic), duplicates(broker, topic))
+}
+
 /// Consumes and finishes the messages of a channel until `count` have come, and returns their bodies.
 fn consume(broker: &Broker, topic: &str, count: usize) -> Vec<String> {
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe(topic, "ch");
-    consumer.ready(100);
+    let mut consumer = broker.consumer(topic, "ch", 100);
     let mut bodies = Vec::new();
     while bodies.len() < count {
-        let message = consumer.message();
-        consumer.finish(&message.id);
-        bodies.push(String::from_utf8(message.body.clone()).expect("text"));
+        let message = consumer.take();
+        bodies.push(message.text());
     }
     assert!(wait_until(TIMEOUT, || {
-        let stats = broker
-            .channel_stats(topic, "ch")
-            .expect("the channel is there");
+        let stats = broker.channel(topic, "ch");
         stats["in_flight_count"] == 0 && stats["depth"] == 0
     }));
     consumer.close_wait();
@@ -44,8 +44,8 @@ fn consume(broker: &Broker, topic: &str, count: usize) -> Vec<String> {
 #[test]
 fn every_way_to_publish() {
     let broker = Broker::start(2, &["--dedup=t*=body,window=10000", "--dedup=j*=json:/id"]);
-    let mut one = Client::connect(broker.tcp_addr());
-    let mut two = Client::connect(broker.tcp_addr());
+    let mut one = broker.client();
+    let mut two = broker.client();
     // Topics of both shards, so that some publishes are forwarded.
     for topic in ["t1", "t2", "t3", "t4"] {
         one.publish(topic, b"a");
@@ -62,10 +62,7 @@ fn every_way_to_publish() {
         broker
             .post(&format!("/pub?topic={topic}&defer=5"), b"e")
             .expect_status(200);
-        assert_eq!(
-            (stored(&broker, topic), duplicates(&broker, topic)),
-            (5, 13)
-        );
+        assert_eq!(counts(&broker, topic), (5, 13));
         let mut bodies = consume(&broker, topic, 5);
         bodies.sort();
         assert_eq!(bodies, ["a", "b", "c", "d", "e"]);
@@ -79,7 +76,7 @@ fn every_way_to_publish() {
     ] {
         one.publish("j1", body.as_bytes());
     }
-    assert_eq!((stored(&broker, "j1"), duplicates(&broker, "j1")), (4, 1));
+    assert_eq!(counts(&broker, "j1"), (4, 1));
     assert_eq!(number(&broker, "j1", "dedup_keyless_count"), 2);
     let metrics = broker.get("/metrics").expect_status(200).text();
     for line in [
@@ -91,7 +88,7 @@ fn every_way_to_publish() {
         let has_line = metrics.lines().any(|it| it == line);
         assert!(has_line, "{line} in {metrics}");
     }
-    let plain = broker.topic_stats("t1").expect("it is there");
+    let plain = broker.topic("t1");
     assert!(plain["dedup_memory_bytes"].as_u64() <= plain["dedup_memory_bytes_max"].as_u64());
 }
 
@@ -111,26 +108,23 @@ fn copies_that_come_at_the_same_time() {
             });
         }
     });
-    assert_eq!(
-        (stored(&broker, "topic"), duplicates(&broker, "topic")),
-        (500, 1500)
-    );
+    assert_eq!(counts(&broker, "topic"), (500, 1500));
 }
 
 #[test]
 fn a_kill_forgets_no_message_that_the_log_has() {
     let mut broker = Broker::start(1, &["--dedup=t=body,window=10000"]);
     let bodies: Vec<String> = (0..3000).map(|it| format!("order {it}")).collect();
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for part in bodies.chunks(500) {
         producer.publish_many("t", part);
     }
     for _ in 0..3 {
         broker.kill9();
         broker.restart();
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         producer.publish_many("t", &bodies);
-        assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (0, 3000));
+        assert_eq!(counts(&broker, "t"), (0, 3000));
     }
     assert_eq!(consume(&broker, "t", 3000).len(), 3000);
 }
@@ -140,15 +134,12 @@ fn a_kill_forgets_no_message_that_the_log_has() {
 fn a_clean_restart_keeps_the_keys_of_finished_messages() {
     let mut broker = Broker::start(2, &["--dedup=t=body,window=10m"]);
     let bodies: Vec<String> = (0..20_000).map(|it| format!("{it:0500}")).collect();
-    let mut producer = Client::connect(broker.tcp_addr());
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "ch");
-    consumer.ready(500);
+    let mut producer = broker.client();
+    let mut consumer = broker.consumer("t", "ch", 500);
     for part in bodies.chunks(500) {
         producer.publish_many("t", part);
         for _ in part {
-            let message = consumer.message();
-            consumer.finish(&message.id);
+            consumer.take();
         }
     }
     consumer.close_wait();
@@ -157,14 +148,11 @@ fn a_clean_restart_keeps_the_keys_of_finished_messages() {
         assert!(broker.data_path().join("t.log/keys").exists());
         assert!(segment_bytes(&broker) < 5_000_000, "of 10,000,000 bytes");
         broker.restart();
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         for part in bodies.chunks(1000) {
             producer.publish_many("t", part);
         }
-        assert_eq!(
-            (stored(&broker, "t"), duplicates(&broker, "t")),
-            (0, 20_000)
-        );
+        assert_eq!(counts(&broker, "t"), (0, 20_000));
         assert!(number(&broker, "t", "dedup_unverified_count") > 10_000);
     }
 }
@@ -183,21 +171,21 @@ fn segment_bytes(broker: &Broker) -> u64 {
 #[test]
 fn keys_are_saved_from_time_to_time() {
     let mut broker = Broker::start(1, &["--dedup=t=body", "--sync-timeout=100ms"]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_many("t", &["a", "b", "c"]);
     consume(&broker, "t", 3);
     let file = broker.data_path().join("t.log/keys");
     assert!(wait_until(TIMEOUT.max(Duration::from_secs(60)), || file.exists()));
     broker.kill9();
     broker.restart();
-    Client::connect(broker.tcp_addr()).publish_many("t", &["a", "b", "c", "d"]);
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 3));
+    broker.client().publish_many("t", &["a", "b", "c", "d"]);
+    assert_eq!(counts(&broker, "t"), (1, 3));
 }
 
 #[test]
 fn a_damaged_file_costs_duplicates_and_no_start() {
     let mut broker = Broker::start(1, &["--dedup=t=body"]);
-    Client::connect(broker.tcp_addr()).publish_many("t", &["a", "b"]);
+    broker.client().publish_many("t", &["a", "b"]);
     consume(&broker, "t", 2);
     broker.sigterm_and_wait();
     let file = broker.data_path().join("t.log/keys");
@@ -208,7 +196,7 @@ fn a_damaged_file_costs_duplicates_and_no_start() {
     broker.restart();
     broker.wait_for_log("its file of keys does not agree with its CRC");
     assert!(broker.data_path().join("t.log/keys.damaged").exists());
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_many("t", &["a", "b"]);
     producer.publish_many("t", &["a", "b"]);
     // The log may have the messages, although they are finished.
@@ -241,30 +229,30 @@ fn messages_in_cold_segments_are_recognised() {
                 .collect()
         })
         .collect();
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for body in &bodies {
         producer.publish("t", body);
     }
     for body in &bodies {
         producer.publish("t", body);
     }
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (600, 600));
+    assert_eq!(counts(&broker, "t"), (600, 600));
     assert!(number(&broker, "t", "dedup_unverified_count") > 100);
 }
 
 #[test]
 fn empty_and_pause_keep_the_keys_and_delete_forgets_them() {
     let broker = Broker::start(1, &["--dedup=t=body"]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("t", b"a");
-    broker.post("/topic/pause?topic=t", b"").expect_status(200);
+    broker.admin("/topic/pause?topic=t");
     producer.publish("t", b"a");
-    broker.post("/topic/empty?topic=t", b"").expect_status(200);
+    broker.admin("/topic/empty?topic=t");
     producer.publish("t", b"a");
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 2));
-    broker.post("/topic/delete?topic=t", b"").expect_status(200);
+    assert_eq!(counts(&broker, "t"), (1, 2));
+    broker.admin("/topic/delete?topic=t");
     producer.publish("t", b"a");
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 0));
+    assert_eq!(counts(&broker, "t"), (1, 0));
 }
 
 /// With `--sync-every=1`, many producers repeat what they have not got an answer for, while the broker is killed.
@@ -276,7 +264,7 @@ fn retries_over_kills_are_stored_once() {
     let total = 600;
     let mut acknowledged = 0;
     while acknowledged < total {
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         let until = (acknowledged + 100 + random.below(100)).min(total);
         while acknowledged < until {
             let last = (acknowledged + 1 + random.below(9)).min(total);
@@ -303,7 +291,7 @@ fn retries_over_kills_are_stored_once() {
 #[test]
 fn a_rule_with_another_key_says_that_the_saved_keys_do_not_count() {
     let mut broker = Broker::start(1, &["--dedup=t=json:/id"]);
-    Client::connect(broker.tcp_addr()).publish("t", br#"{"id":1,"n":1}"#);
+    broker.client().publish("t", br#"{"id":1,"n":1}"#);
     broker.sigterm_and_wait();
     let said = "TOPIC(t): its keys were saved by a rule of --dedup with the key json:/id, and the key is body now";
     broker.restart();
@@ -311,12 +299,12 @@ fn a_rule_with_another_key_says_that_the_saved_keys_do_not_count() {
     broker.sigterm_and_wait();
     broker.restart_with(1, &["--dedup=t=body"]);
     broker.wait_for_log(said);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     // The first message is still in the log, so its body is known.
     producer.publish("t", br#"{"id":1,"n":1}"#);
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (0, 1));
+    assert_eq!(counts(&broker, "t"), (0, 1));
     producer.publish("t", br#"{"id":1,"n":2}"#);
-    assert_eq!((stored(&broker, "t"), duplicates(&broker, "t")), (1, 1));
+    assert_eq!(counts(&broker, "t"), (1, 1));
 }
 
 /// A pattern matches as many topics as there come, and nobody was told what their memory may add up to.
@@ -334,7 +322,7 @@ fn a_start_says_what_the_rules_may_take() {
         )
     };
     broker.wait_for_log(&line("t*", 16 << 20, 0));
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for topic in 0..20 {
         producer.publish(&format!("t{topic}"), b"a");
     }
@@ -343,7 +331,7 @@ fn a_start_says_what_the_rules_may_take() {
     broker.restart();
     broker.wait_for_log(&line("t*", 16 << 20, 20));
     broker.wait_for_log(&line("p", 1 << 20, 0));
-    Client::connect(broker.tcp_addr()).publish("t19", b"a");
+    broker.client().publish("t19", b"a");
     assert_eq!(duplicates(&broker, "t19"), 1);
 }
 

@@ -1,7 +1,7 @@
 //! The memory of `--dedup`: what the start predicts, and a system that refuses it.
 #![cfg(target_os = "linux")]
 
-use crate::support::{Broker, Client};
+use crate::support::Broker;
 use rustix::process::{Pid, Resource, Rlimit, prlimit};
 use std::fs;
 use std::io::{Read, Write};
@@ -19,7 +19,7 @@ fn status(broker: &Broker, name: &str) -> u64 {
 }
 
 fn number(broker: &Broker, key: &str) -> u64 {
-    let stats = broker.topic_stats("t").expect("the topic is there");
+    let stats = broker.topic("t");
     let number = stats[key].as_u64();
     number.unwrap_or_else(|| panic!("{key} in {stats}"))
 }
@@ -32,7 +32,7 @@ fn keys_take_the_memory_that_the_start_predicts() {
     broker.wait_for_log(&format!(
         "takes at most {predicted} bytes of memory for the rule"
     ));
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("t", b"first");
     let before = status(&broker, "RssAnon");
     for batch in 0..240_u64 {
@@ -107,7 +107,7 @@ fn publishers_take_the_memory_that_the_start_predicts() {
 fn a_system_without_memory_for_a_further_table_costs_keys_and_nothing_else() {
     // Eight tables of 256 MiB of addresses each. The kernel gives pages as they are written.
     let broker = Broker::start(1, &["--dedup=t=body,window=7s,memory=2147483648"]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("t", b"0");
     let pid = Pid::from_raw(broker.pid() as i32);
     let limit = |bytes: Option<u64>| {

@@ -118,7 +118,7 @@ fn delete_once(broker: &Broker, doomed: &Doomed, number: u64, progress: &Progres
     });
     assert!(is_at_work, "nothing arrives before deletion {number}");
     let markers: Vec<String> = (0..BATCH).map(|_| format!("before {number}")).collect();
-    Client::connect(broker.tcp_addr()).publish_many(doomed.topic, &markers);
+    broker.client().publish_many(doomed.topic, &markers);
     // The consumer may not have made its channel again yet.
     let is_deleted = wait_until(TIMEOUT, || broker.post(doomed.delete, b"").status == 200);
     assert!(is_deleted, "deletion {number} is answered");
@@ -162,7 +162,7 @@ fn consume_kept(mut client: Client) -> BTreeMap<String, u32> {
         assert_eq!(frame.kind, FrameType::Message, "{}", frame.text());
         let message = Message::parse(&frame.data).expect("whole");
         client.finish(&message.id);
-        let body = String::from_utf8(message.body).expect("text");
+        let body = message.text();
         *finished.entry(body).or_default() += 1;
     }
     finished
@@ -211,9 +211,7 @@ fn expect_gone(broker: &mut Broker, doomed: &Doomed) {
     broker.restart();
     let stats = broker.channel_stats(doomed.topic, doomed.channel);
     assert!(stats.is_none(), "it came back: {stats:?}");
-    broker
-        .post(&format!("/topic/delete?topic={KEPT}"), b"")
-        .expect_status(200);
+    broker.admin(&format!("/topic/delete?topic={KEPT}"));
     let only = [broker.data_path().join("nsqd.dat")];
     let names = || {
         contents(broker.data_path())

@@ -12,8 +12,7 @@ use std::process::Command;
 
 use crate::ringq_lookupd::Lookupd;
 use crate::support::{
-    Broker, CONTAINERS_DENY, Client, Confinement, IO_URING, Launch, TIMEOUT, has_io_uring, http,
-    wait_until,
+    Broker, CONTAINERS_DENY, Confinement, IO_URING, Launch, TIMEOUT, has_io_uring, http, wait_until,
 };
 use manifests::{StatefulSet, leaves, objects};
 use nsqlookupd::config::Config;
@@ -73,10 +72,7 @@ fn nsqd_starts_and_drains_as_its_manifest_says() {
     }
 
     // A drain takes the node out of the service of the producers, and does not restart it.
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
-    broker
-        .post("/channel/create?topic=t&channel=c", b"")
-        .expect_status(200);
+    broker.create("t", "c");
     broker.post("/pub?topic=t", b"last").expect_status(200);
     broker.sigterm();
     let is_unready = wait_until(TIMEOUT, || {
@@ -84,11 +80,8 @@ fn nsqd_starts_and_drains_as_its_manifest_says() {
     });
     assert!(is_unready, "{}", broker.log());
     broker.get(set.probed("livenessProbe")).expect_status(200);
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "c");
-    consumer.ready(1);
-    let message = consumer.message();
-    consumer.finish(&message.id);
+    let mut consumer = broker.consumer("t", "c", 1);
+    consumer.take();
     assert!(broker.wait(TIMEOUT).success(), "{}", broker.log());
     let grace = set.pod()["terminationGracePeriodSeconds"].as_u64();
     assert!(grace > Some(4 * 60), "a drain takes 4 minutes at most");
@@ -207,20 +200,16 @@ fn expect_work_with(calls: Vec<i64>) {
             continue;
         }
         let flags = [&format!("--io={io}"), "--lookupd-tcp-address=localhost:1"];
-        let mut broker = Launch {
-            confinement: Confinement::PermitOnly(calls),
-            ..Launch::new(2, &flags.map(|flag| flag as &str))
-        }
-        .start();
-        let mut client = Client::connect(broker.tcp_addr());
-        client.subscribe("t", "c");
-        client.ready(1);
+        let mut broker = Launch::new(2, &flags.map(|flag| flag as &str))
+            .confined(Confinement::PermitOnly(calls))
+            .start();
+        let mut client = broker.consumer("t", "c", 1);
         broker.post("/mpub?topic=t", b"1\n2").expect_status(200);
         assert_eq!(client.message().body, b"1");
         broker.get("/stats?format=json").expect_status(200);
         assert!(broker.sigterm_and_wait().success(), "{}", broker.log());
         broker.restart();
-        let depth = broker.channel_stats("t", "c").expect("it is stored")["depth"].clone();
+        let depth = broker.channel("t", "c")["depth"].clone();
         assert_eq!(depth, 2, "{}", broker.log());
         assert!(broker.sigterm_and_wait().success(), "{}", broker.log());
         assert!(

@@ -47,9 +47,8 @@ fn consume(client: &mut Client, count: usize) -> BTreeSet<String> {
     client.ready(100);
     let mut got = BTreeSet::new();
     while got.len() < count {
-        let message = client.message();
-        client.finish(&message.id);
-        got.insert(String::from_utf8(message.body.clone()).expect("text"));
+        let message = client.take();
+        got.insert(message.text());
     }
     got
 }
@@ -58,18 +57,15 @@ fn consume(client: &mut Client, count: usize) -> BTreeSet<String> {
 fn expect_refusals(broker: &Broker) {
     for topic in TOPICS {
         for line in ["PUB", "DPUB"] {
-            let mut client = Client::connect(broker.tcp_addr());
+            let mut client = broker.client();
             let defer = if line == "DPUB" { " 1000" } else { "" };
-            client.send(&Client::command_with_body(
-                &format!("{line} {topic}{defer}"),
-                b"x",
-            ));
+            client.command(&format!("{line} {topic}{defer}"), b"x");
             client.expect_error(&format!(
                 "E_{line}_FAILED {line} failed draining, publish to another nsqd"
             ));
             client.expect_close();
         }
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.send(&Client::mpub(topic, &["x", "y"]));
         client.expect_error("E_MPUB_FAILED MPUB failed draining, publish to another nsqd");
         client.expect_close();
@@ -87,10 +83,9 @@ fn a_drain_at_sigterm_ends_when_the_consumers_have_everything() {
     let mut broker = Broker::start(2, &[&flag, "--drain-on-sigterm"]);
     broker.wait_for_log("): peer info {TCPPort:");
     assert!(wait_until(TIMEOUT, || broker.get("/ready").status == 200));
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     let mut consumers = TOPICS.map(|topic| {
-        let mut client = Client::connect(broker.tcp_addr());
-        client.subscribe(topic, "ch");
+        let client = broker.subscribe(topic, "ch");
         producer.publish_many(topic, &bodies());
         client
     });
@@ -126,7 +121,7 @@ fn a_drain_at_sigterm_ends_when_the_consumers_have_everything() {
     );
     broker.restart();
     for topic in TOPICS {
-        let stats = broker.channel_stats(topic, "ch").expect("it is there");
+        let stats = broker.channel(topic, "ch");
         assert_eq!(
             (&stats["depth"], &stats["deferred_count"]),
             (&0.into(), &0.into())
@@ -140,10 +135,10 @@ fn a_drain_is_taken_back() {
     let broker = Broker::start(2, &[&flag]);
     broker.wait_for_log("): peer info {TCPPort:");
     for topic in TOPICS {
-        Client::connect(broker.tcp_addr()).subscribe(topic, "ch");
+        broker.client().subscribe(topic, "ch");
     }
     // This message keeps the process alive.
-    Client::connect(broker.tcp_addr()).publish("audit", b"x");
+    broker.client().publish("audit", b"x");
     wait_for_producers(&lookupd, "orders", 1);
     put_drain(&broker, "true");
     put_drain(&broker, "true");
@@ -159,11 +154,11 @@ fn a_drain_is_taken_back() {
     assert!(broker.stats().get("draining").is_none());
     for topic in TOPICS {
         wait_for_producers(&lookupd, topic, 1);
-        Client::connect(broker.tcp_addr()).publish(topic, b"y");
+        broker.client().publish(topic, b"y");
         broker
             .post(&format!("/pub?topic={topic}"), b"z")
             .expect_status(200);
-        let depth = broker.channel_stats(topic, "ch").expect("it is there")["depth"].clone();
+        let depth = broker.channel(topic, "ch")["depth"].clone();
         assert_eq!(depth, if topic == "audit" { 3 } else { 2 });
     }
     let answer = http(broker.http_addr(), "PUT", "/config/drain", b"perhaps");
@@ -173,9 +168,9 @@ fn a_drain_is_taken_back() {
 #[test]
 fn a_drain_that_takes_too_long_ends_and_loses_nothing() {
     let mut broker = Broker::start(2, &["--drain-on-sigterm", "--drain-timeout=1s"]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for topic in TOPICS {
-        Client::connect(broker.tcp_addr()).subscribe(topic, "ch");
+        broker.client().subscribe(topic, "ch");
         producer.publish_many(topic, &bodies());
     }
     producer.publish("unread", b"x");
@@ -194,29 +189,23 @@ fn a_drain_that_takes_too_long_ends_and_loses_nothing() {
     }
     broker.restart_with(2, &[]);
     for topic in TOPICS {
-        let mut client = Client::connect(broker.tcp_addr());
-        client.subscribe(topic, "ch");
+        let mut client = broker.subscribe(topic, "ch");
         assert_eq!(
             consume(&mut client, MESSAGES),
             bodies().into_iter().collect()
         );
     }
-    let orders = broker.channel_stats("orders", "ch").expect("it is there");
+    let orders = broker.channel("orders", "ch");
     assert_eq!(orders["deferred_count"], 1);
-    assert_eq!(
-        broker.topic_stats("unread").expect("it is there")["depth"],
-        1
-    );
+    assert_eq!(broker.topic("unread")["depth"], 1);
 }
 
 #[test]
 fn a_drain_waits_for_deferred_messages() {
     let mut broker = Broker::start(2, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("orders", "ch");
-    client.ready(1);
+    let mut client = broker.consumer("orders", "ch", 1);
     let began = Instant::now();
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_deferred("orders", 8000, b"later");
     put_drain(&broker, "true");
     let line = broker.wait_for_log("1 deferred; the last deferred one is due in ");
@@ -239,8 +228,8 @@ fn a_consumer_with_go_nsq_finds_a_node_that_is_drained() {
     let (lookupd, flag) = lookupd();
     let mut broker = Broker::start(2, &[&flag]);
     broker.wait_for_log("): peer info {TCPPort:");
-    Client::connect(broker.tcp_addr()).subscribe("orders", "ch");
-    Client::connect(broker.tcp_addr()).publish_many("orders", &bodies());
+    broker.client().subscribe("orders", "ch");
+    broker.client().publish_many("orders", &bodies());
     wait_for_producers(&lookupd, "orders", 1);
     put_drain(&broker, "true");
     broker.wait_for_log("DRAIN: publishes are refused - 500 messages are owed");
@@ -270,8 +259,8 @@ fn a_stop_does_not_wait_for_messages() {
         (&["--drain-on-sigterm"], &["TERM", "TERM"]),
     ] {
         let mut broker = Launch::new(2, flags).start();
-        Client::connect(broker.tcp_addr()).subscribe("orders", "ch");
-        Client::connect(broker.tcp_addr()).publish("orders", b"x");
+        broker.client().subscribe("orders", "ch");
+        broker.client().publish("orders", b"x");
         let (last, first) = signals.split_last().expect("there is one");
         for signal in first {
             broker.signal(signal);
@@ -281,7 +270,7 @@ fn a_stop_does_not_wait_for_messages() {
         assert_eq!(broker.wait(TIMEOUT).code(), Some(0));
         assert_eq!(broker.log().contains("DRAIN"), !first.is_empty());
         broker.restart();
-        let stats = broker.channel_stats("orders", "ch").expect("it is there");
+        let stats = broker.channel("orders", "ch");
         assert_eq!(stats["depth"], 1);
     }
 }

@@ -27,9 +27,7 @@ fn post(broker: &Broker, target: &str, encoding: &str, body: &[u8]) -> Response 
 
 /// Returns a consumer that may get many messages.
 fn consumer(broker: &Broker) -> Client {
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "c");
-    consumer.ready(1000);
+    let consumer = broker.consumer("t", "c", 1000);
     consumer
 }
 
@@ -41,8 +39,7 @@ fn message_count(broker: &Broker) -> u64 {
 }
 
 fn next_body(consumer: &mut Client) -> Vec<u8> {
-    let message = consumer.message();
-    consumer.finish(&message.id);
+    let message = consumer.take();
     message.body
 }
 

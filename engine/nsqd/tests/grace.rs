@@ -10,7 +10,7 @@ use std::time::Duration;
 use diskq::{DataPathLock, OsFiles};
 use diskq_import::{ExportOptions, Metadata};
 
-use crate::support::{Broker, Client, Lookupd, Reply, TIMEOUT, serve_http, wait_until};
+use crate::support::{Broker, Lookupd, Reply, TIMEOUT, serve_http, wait_until};
 
 /// Nobody listens there.
 const UNREACHABLE: &str = "--lookupd-tcp-address=127.0.0.1:1";
@@ -21,14 +21,11 @@ fn bodies(count: usize) -> Vec<String> {
 
 /// Consumes and finishes `count` messages of a channel.
 fn consume(broker: &Broker, channel: &str, count: usize) {
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("t", channel);
-    client.ready(2500);
+    let mut client = broker.consumer("t", channel, 2500);
     let mut got = BTreeSet::new();
     while got.len() < count {
-        let message = client.message();
-        client.finish(&message.id);
-        got.insert(String::from_utf8(message.body.clone()).expect("text"));
+        let message = client.take();
+        got.insert(message.text());
     }
     assert_eq!(got, bodies(count).into_iter().collect());
     client.close_wait();
@@ -36,7 +33,7 @@ fn consume(broker: &Broker, channel: &str, count: usize) {
 
 /// Publishes messages to a new topic, all of which a channel finishes.
 fn publish_and_consume(broker: &Broker, count: usize) {
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_many("t", &bodies(count));
     consume(broker, "a", count);
 }
@@ -44,8 +41,8 @@ fn publish_and_consume(broker: &Broker, count: usize) {
 /// Makes a channel and returns its depth.
 fn depth_of_new(broker: &Broker, channel: &str) -> u64 {
     let path = format!("/channel/create?topic=t&channel={channel}");
-    broker.post(&path, b"").expect_status(200);
-    let stats = broker.channel_stats("t", channel).expect("it was made");
+    broker.admin(&path);
+    let stats = broker.channel("t", channel);
     stats["depth"].as_u64().expect("a number")
 }
 
@@ -56,7 +53,7 @@ fn a_channel_that_comes_late_gets_all_messages_of_a_new_topic() {
         publish_and_consume(&broker, 1000);
         broker.wait_for_log("so a channel that is made within --new-topic-grace gets all messages");
         // Statistics are as usual.
-        let stats = broker.topic_stats("t").expect("it is there");
+        let stats = broker.topic("t");
         assert_eq!(
             (&stats["depth"], &stats["message_count"]),
             (&0.into(), &1000.into())
@@ -66,7 +63,7 @@ fn a_channel_that_comes_late_gets_all_messages_of_a_new_topic() {
         assert_eq!(depth_of_new(&broker, "c"), 1000);
         assert_eq!(depth_of_new(&broker, "d#ephemeral"), 0);
         // An operator drops the messages.
-        broker.post("/topic/empty?topic=t", b"").expect_status(200);
+        broker.admin("/topic/empty?topic=t");
         assert_eq!(depth_of_new(&broker, "e"), 0);
         assert_eq!(depth_of_new(&broker, "c"), 1000);
     }
@@ -76,12 +73,10 @@ fn a_channel_that_comes_late_gets_all_messages_of_a_new_topic() {
 fn a_channel_that_was_deleted_does_not_get_its_messages_back() {
     let broker = Broker::start(1, &[UNREACHABLE]);
     publish_and_consume(&broker, 10);
-    broker
-        .post("/channel/delete?topic=t&channel=a", b"")
-        .expect_status(200);
+    broker.admin("/channel/delete?topic=t&channel=a");
     assert_eq!(depth_of_new(&broker, "a"), 0);
     assert_eq!(depth_of_new(&broker, "b"), 10);
-    broker.post("/topic/delete?topic=t", b"").expect_status(200);
+    broker.admin("/topic/delete?topic=t");
     publish_and_consume(&broker, 5);
     assert_eq!(depth_of_new(&broker, "b"), 5);
 }
@@ -89,13 +84,13 @@ fn a_channel_that_was_deleted_does_not_get_its_messages_back() {
 #[test]
 fn deferred_messages_stay_deferred() {
     let broker = Broker::start(1, &[UNREACHABLE]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_deferred("t", 3_000_000, b"later");
     producer.publish("t", b"now");
     assert_eq!(depth_of_new(&broker, "a"), 1);
     assert_eq!(depth_of_new(&broker, "b"), 1);
     for channel in ["a", "b"] {
-        let stats = broker.channel_stats("t", channel).expect("it is there");
+        let stats = broker.channel("t", channel);
         assert_eq!(stats["deferred_count"], 1, "{channel}");
         assert_eq!(stats["message_count"], 2, "{channel}");
     }
@@ -153,9 +148,7 @@ fn a_channel_is_found_by_asking_again() {
     assert_eq!(depth("known"), Some(10.into()));
     assert_eq!(depth("elsewhere"), None);
     assert_eq!(depth_of_new(&broker, "deleted"), 10);
-    broker
-        .post("/channel/delete?topic=t&channel=deleted", b"")
-        .expect_status(200);
+    broker.admin("/channel/delete?topic=t&channel=deleted");
     is_ready.store(true, Ordering::SeqCst);
     assert!(wait_until(TIMEOUT, || depth("elsewhere").is_some()));
     assert_eq!(depth("elsewhere"), Some(10.into()));
@@ -172,8 +165,8 @@ fn a_channel_is_found_by_asking_again() {
 #[test]
 fn the_grace_keeps_so_many_bytes() {
     let broker = Broker::start(1, &[UNREACHABLE, "--new-topic-grace-bytes=50000"]);
-    let mut producer = Client::connect(broker.tcp_addr());
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    let mut producer = broker.client();
+    broker.admin("/topic/create?topic=t");
     assert_eq!(depth_of_new(&broker, "a"), 0);
     for _ in 0..200 {
         producer.publish("t", &[0; 950]);
@@ -204,7 +197,7 @@ fn the_grace_survives_a_restart() {
 
 /// Publishes `count` messages of 1000 bytes with header and slot, one by one.
 fn publish_large(broker: &Broker, count: usize) {
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for _ in 0..count {
         producer.publish("t", &[0; 950]);
     }
@@ -217,8 +210,8 @@ fn messages_taken_over_from_nsqd_do_not_count_in_the_grace() {
     let original = tempfile::tempdir().expect("a temporary directory can be made");
     let mut source = Broker::start(1, &[]);
     let target = "/channel/create?topic=t&channel=billing";
-    source.post("/topic/create?topic=t", b"").expect_status(200);
-    source.post(target, b"").expect_status(200);
+    source.admin("/topic/create?topic=t");
+    source.admin(target);
     publish_large(&source, 100);
     assert!(source.sigterm_and_wait().success());
     let lock = DataPathLock::acquire(source.data_path()).expect("the broker has ended");
@@ -242,7 +235,7 @@ fn messages_taken_over_from_nsqd_do_not_count_in_the_grace() {
         "--new-topic-grace-bytes=50000",
     ];
     let mut broker = Broker::start(1, &flags);
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    broker.admin("/topic/create?topic=t");
     assert_eq!(depth_of_new(&broker, "a"), 0);
     publish_large(&broker, 20);
     assert!(broker.sigterm_and_wait().success());
@@ -255,7 +248,7 @@ fn messages_taken_over_from_nsqd_do_not_count_in_the_grace() {
     broker.wait_for_log("TAKEOVER: topic t: 100 messages");
     publish_large(&broker, 1);
     let depth = |channel: &str| {
-        let stats = broker.channel_stats("t", channel).expect("it is there");
+        let stats = broker.channel("t", channel);
         stats["depth"].as_u64().expect("a number")
     };
     let late = depth_of_new(&broker, "late");

@@ -8,9 +8,9 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{
-    Broker, Client, Lookupd, Manner, Reply, TIMEOUT, serve_http, wait_until, whole_machine,
-};
+use parking_lot::Mutex;
+
+use crate::support::{Broker, Client, Lookupd, Manner, Reply, TIMEOUT, serve_http, wait_until};
 
 fn flag(lookupd: &Lookupd) -> String {
     format!("--lookupd-tcp-address={}", lookupd.address())
@@ -45,32 +45,20 @@ fn an_nsqlookupd_gets_the_state_and_every_change() {
     );
     assert_eq!(lookupd.told()[..2], ["connected".to_owned(), identify]);
 
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.publish("orders", b"x");
     lookupd.wait_for("REGISTER orders");
     client.subscribe("orders", "billing");
     lookupd.wait_for("REGISTER orders billing");
-    let mut other = Client::connect(broker.tcp_addr());
-    other.subscribe("live#ephemeral", "tail#ephemeral");
+    let other = broker.subscribe("live#ephemeral", "tail#ephemeral");
     lookupd.wait_for("REGISTER live#ephemeral tail#ephemeral");
     drop(other);
     lookupd.wait_for("UNREGISTER live#ephemeral tail#ephemeral");
     lookupd.wait_for("UNREGISTER live#ephemeral");
-    broker
-        .post("/topic/create?topic=gone", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/create?topic=gone&channel=c", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/create?topic=gone&channel=d", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/delete?topic=gone&channel=d", b"")
-        .expect_status(200);
-    broker
-        .post("/topic/delete?topic=gone", b"")
-        .expect_status(200);
+    broker.create("gone", "c");
+    broker.admin("/channel/create?topic=gone&channel=d");
+    broker.admin("/channel/delete?topic=gone&channel=d");
+    broker.admin("/topic/delete?topic=gone");
     lookupd.wait_for("UNREGISTER gone");
     let told = registrations(&lookupd);
     let of_gone: Vec<&String> = told.iter().filter(|line| line.contains("gone")).collect();
@@ -85,9 +73,7 @@ fn an_nsqlookupd_gets_the_state_and_every_change() {
             "UNREGISTER gone"
         ]
     );
-    broker
-        .post("/topic/create?topic=bare", b"")
-        .expect_status(200);
+    broker.admin("/topic/create?topic=bare");
     lookupd.wait_for("REGISTER bare");
 
     // A clean end sends nothing. The next start sends the whole state.
@@ -108,7 +94,7 @@ fn an_nsqlookupd_gets_the_state_and_every_change() {
 fn a_broker_pings_and_reconnects() {
     let lookupd = Lookupd::start(&[]);
     let broker = Broker::start(1, &[&flag(&lookupd)]);
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    broker.admin("/topic/create?topic=t");
     lookupd.wait_for("REGISTER t");
     let timeout = Duration::from_secs(60);
     let is_pinged = || lookupd.told().iter().any(|line| line == "PING");
@@ -127,7 +113,7 @@ fn a_topic_that_is_deleted_and_made_again_is_told_in_this_order() {
     let silent = Lookupd::start(&[]);
     let lookupd = Lookupd::start(&[]);
     let broker = Broker::start(1, &[&flag(&silent), &flag(&lookupd)]);
-    let post = |target: &str| broker.post(target, b"").expect_status(200);
+    let post = |target: &str| broker.admin(target);
     post("/topic/create?topic=t");
     lookupd.wait_for("REGISTER t");
     silent.answers("REGISTER", Manner::Silent);
@@ -175,21 +161,19 @@ fn misbehave(command: &'static str, manner: Manner) {
     let good = Lookupd::start(&[]);
     let broker = {
         // A port that the system chooses is free only for a moment, so few starts may run at once.
-        let _machine = whole_machine();
+        static STARTS: Mutex<()> = Mutex::new(());
+        let _one = STARTS.lock();
         Broker::start(1, &[&flag(&bad), &flag(&good)])
     };
-    let mut client = Client::connect(broker.tcp_addr());
-    client.subscribe("t", "c");
-    client.ready(10);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut client = broker.consumer("t", "c", 10);
+    let mut producer = broker.client();
     for topic in ["t", "u", "v#ephemeral"] {
         producer.publish(topic, b"x");
     }
-    let message = client.message();
-    client.finish(&message.id);
+    client.take();
     // A connection that is made after the deletion gets neither message.
     good.wait_for("REGISTER u");
-    broker.post("/topic/delete?topic=u", b"").expect_status(200);
+    broker.admin("/topic/delete?topic=u");
     good.wait_for("UNREGISTER u");
     for line in ["REGISTER t c", "REGISTER v#ephemeral"] {
         assert!(good.told().contains(&line.to_owned()), "{line}");
@@ -202,7 +186,7 @@ fn misbehave(command: &'static str, manner: Manner) {
     // repeated.
     let is_told = |n: usize| {
         let path = format!("/topic/create?topic=again{n}");
-        broker.post(&path, b"").expect_status(200);
+        broker.admin(&path);
         registrations(&bad).contains(&"REGISTER t c".to_owned())
     };
     let mut n = 0;
@@ -225,9 +209,9 @@ fn a_new_topic_gets_the_channels_that_others_know() {
         lookupd.wait_for("connected");
     }
     broker.wait_for_log(&format!("LOOKUPD({}): peer info", two.address()));
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let names = |topic: &str| {
-        let stats = broker.topic_stats(topic).expect("it was created");
+        let stats = broker.topic(topic);
         let channels = stats["channels"].as_array().expect("a list").clone();
         let show = |channel: &serde_json::Value| {
             format!("{} {}", channel["channel_name"], channel["depth"])
@@ -245,15 +229,12 @@ fn a_new_topic_gets_the_channels_that_others_know() {
             .post(&format!("/pub?topic=http{n}"), b"x")
             .expect_status(200);
         assert_eq!(names(&format!("http{n}")), expected);
-        broker
-            .post(&format!("/topic/create?topic=made{n}"), b"")
-            .expect_status(200);
+        broker.admin(&format!("/topic/create?topic=made{n}"));
         assert_eq!(
             names(&format!("made{n}")),
             ["\"a\" 0", "\"b\" 0", "\"c\" 0"]
         );
-        let mut consumer = Client::connect(broker.tcp_addr());
-        consumer.subscribe(&format!("sub{n}"), "own");
+        let _consumer = broker.subscribe(&format!("sub{n}"), "own");
         assert_eq!(
             names(&format!("sub{n}")),
             ["\"a\" 0", "\"b\" 0", "\"c\" 0", "\"own\" 0"]
@@ -284,16 +265,14 @@ fn only_the_creator_of_a_topic_waits_for_an_answer() {
     let lookupd = Lookupd::start_with_http(http.port());
     let broker = Broker::start(1, &[&flag(&lookupd), "--http-client-request-timeout=60s"]);
     broker.wait_for_log("peer info");
-    let mut creator = Client::connect(broker.tcp_addr());
-    creator.send(&Client::command_with_body("PUB slow.topic", b"first"));
+    let mut creator = broker.client();
+    creator.command("PUB slow.topic", b"first");
     assert!(wait_until(TIMEOUT, || is_asked.load(Ordering::SeqCst)));
-    let mut other = Client::connect(broker.tcp_addr());
+    let mut other = broker.client();
     other.publish("slow.topic", b"second");
-    broker
-        .post("/channel/create?topic=slow.topic&channel=own", b"")
-        .expect_status(200);
+    broker.admin("/channel/create?topic=slow.topic&channel=own");
     let depth = |name: &str| {
-        let stats = broker.topic_stats("slow.topic").expect("it is there");
+        let stats = broker.topic("slow.topic");
         match name {
             "" => stats["depth"].clone(),
             name => {
@@ -319,7 +298,7 @@ fn an_unreachable_nsqlookupd_is_ignored() {
     let refusing = Lookupd::start_with_http(1);
     let broker = Broker::start(1, &[&flag(&bad), &flag(&refusing)]);
     broker.wait_for_log(&format!("LOOKUPD({}): peer info", refusing.address()));
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.publish("t", b"x");
     let line = broker.wait_for_log("failed to query nsqlookupd for channels");
     let (_, why) = line
@@ -339,7 +318,7 @@ fn an_unreachable_nsqlookupd_is_ignored() {
     let good = Lookupd::start(&["c"]);
     let broker = Broker::start(1, &[&flag(&bad), &flag(&good)]);
     broker.wait_for_log(&format!("LOOKUPD({}): peer info", good.address()));
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.publish("t", b"x");
     assert!(broker.channel_stats("t", "c").is_some());
     broker.wait_for_log("for topic t - got response 500 Internal Server Error \"boom\"");
@@ -358,11 +337,9 @@ fn many_topics_wait_for_one_timeout() {
     let lookupd = Lookupd::start_with_http(http.port());
     let broker = Broker::start(2, &[&flag(&lookupd), "--http-client-request-timeout=3s"]);
     broker.wait_for_log("peer info");
-    let mut clients: Vec<Client> = (0..TOPICS)
-        .map(|_| Client::connect(broker.tcp_addr()))
-        .collect();
+    let mut clients: Vec<Client> = (0..TOPICS).map(|_| broker.client()).collect();
     for (n, client) in clients.iter_mut().enumerate() {
-        client.send(&Client::command_with_body(&format!("PUB t{n}"), b"x"));
+        client.command(&format!("PUB t{n}"), b"x");
     }
     clients.iter_mut().for_each(Client::expect_ok);
     let asked = asked.load(Ordering::SeqCst);
@@ -376,7 +353,7 @@ fn an_absent_nsqlookupd_delays_no_client() {
     silent.answers("IDENTIFY", Manner::Silent);
     let broker = Broker::start(1, &["--lookupd-tcp-address=127.0.0.1:1", &flag(&silent)]);
     broker.wait_for_log("LOOKUP connecting to 127.0.0.1:1");
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let start = Instant::now();
     for n in 0..200 {
         client.publish(&format!("t{n}"), b"x");
@@ -397,7 +374,7 @@ fn a_slow_nsqlookupd_delays_no_other() {
     const CHANNELS: usize = 2000;
     let (slow, quick) = (Lookupd::start(&[]), Lookupd::start(&[]));
     let mut broker = Broker::start(1, &[]);
-    let post = |broker: &Broker, target: &str| broker.post(target, b"").expect_status(200);
+    let post = |broker: &Broker, target: &str| broker.admin(target);
     post(&broker, "/topic/create?topic=t");
     for n in 0..CHANNELS {
         post(&broker, &format!("/channel/create?topic=t&channel=c{n}"));

@@ -3,7 +3,7 @@
 
 use std::net::Ipv4Addr;
 
-use crate::support::{Broker, Client, Dns, Lookupd, TIMEOUT, wait_until, with_own_network};
+use crate::support::{Broker, Dns, Lookupd, TIMEOUT, wait_until, with_own_network};
 
 fn dns(options: &str, files: &tempfile::TempDir) -> Dns {
     let hosts = "127.0.0.1 localhost\n127.0.0.11 in-hosts\n";
@@ -20,8 +20,7 @@ fn count(lookupd: &Lookupd, line: &str) -> usize {
 }
 
 fn create(broker: &Broker, topic: &str) {
-    let target = format!("/topic/create?topic={topic}");
-    broker.post(&target, b"").expect_status(200);
+    broker.admin(&format!("/topic/create?topic={topic}"));
 }
 
 #[test]
@@ -71,7 +70,7 @@ fn every_address_of_a_name_is_an_nsqlookupd() {
         broker.wait_for_log("LOOKUP: resolving lookup:4160 - lookup lookup:4160: ");
         let is_told = || {
             create(&broker, "w");
-            broker.post("/topic/delete?topic=w", b"").expect_status(200);
+            broker.admin("/topic/delete?topic=w");
             count(&four, "REGISTER v") > 0
         };
         assert!(wait_until(TIMEOUT, is_told), "{:?}", four.told());
@@ -173,8 +172,8 @@ fn a_silent_name_server_delays_no_end() {
                 "--lookupd-tcp-address=lookup.example:4160",
             ],
         );
-        let mut client = Client::connect(broker.tcp_addr());
-        client.send(&Client::command_with_body("AUTH", b"secret"));
+        let mut client = broker.client();
+        client.command("AUTH", b"secret");
         for name in ["statsd.example", "auth.example", "lookup.example"] {
             let is_asked = || dns.asked().iter().any(|asked| asked == name);
             assert!(wait_until(TIMEOUT, is_asked), "{:?}", dns.asked());

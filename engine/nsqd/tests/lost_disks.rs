@@ -45,11 +45,8 @@ struct Node {
 
 impl Node {
     fn start(host: Host) -> Node {
-        let launch = Launch {
-            tcp_address: format!("{}:4150", host.ip),
-            http_address: format!("{}:4151", host.ip),
-            ..Launch::new(1, &["--msg-timeout=5s"])
-        };
+        let launch = Launch::new(1, &["--msg-timeout=5s"])
+            .on(&format!("{}:4150", host.ip), &format!("{}:4151", host.ip));
         let broker = host.run(|| launch.start());
         Node { host, broker }
     }

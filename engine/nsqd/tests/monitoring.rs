@@ -63,16 +63,16 @@ impl Scene {
             "/channel/create?topic=orders&channel=billing",
             "/channel/pause?topic=orders&channel=audit",
         ] {
-            broker.post(target, b"").expect_status(200);
+            broker.admin(target);
         }
 
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         producer.identify(r#"{"client_id":"shop-1","hostname":"shop-1.local"}"#);
         producer.publish_many("live#ephemeral", &["one", "two"]);
         producer.publish_many("orders", &["12345678"; 9]);
         producer.publish_deferred("orders", HOUR_MS, b"deferred");
 
-        let mut consumer = Client::connect(broker.tcp_addr());
+        let mut consumer = broker.client();
         consumer.identify(
             r#"{"client_id":"worker-7","hostname":"worker-7.local","user_agent":"billing/2.1"}"#,
         );
@@ -85,18 +85,14 @@ impl Scene {
 
         // A machine that stands still between the message and RDY 0 has two timeouts. Then it is done again.
         let slow = (0..10).find_map(|_| {
-            let mut slow = Client::connect(broker.tcp_addr());
+            let mut slow = broker.client();
             slow.identify(r#"{"client_id":"slow","hostname":"slow.local","msg_timeout":1000}"#);
             slow.subscribe("returns", "refunds");
             slow.ready(1);
             producer.publish("returns", b"late");
             slow.message();
             slow.ready(0);
-            let refunds = || {
-                broker
-                    .channel_stats("returns", "refunds")
-                    .expect("it exists")
-            };
+            let refunds = || broker.channel("returns", "refunds");
             let is_over = || {
                 let refunds = refunds();
                 refunds["clients"][0]["ready_count"] == 0 && refunds["in_flight_count"] == 0
@@ -104,8 +100,7 @@ impl Scene {
             assert!(wait_until(TIMEOUT, is_over), "{:#}", refunds());
             let is_right = refunds()["timeout_count"] == 1;
             if !is_right {
-                let target = "/topic/delete?topic=returns";
-                broker.post(target, b"").expect_status(200);
+                broker.admin("/topic/delete?topic=returns");
             }
             is_right.then_some(slow)
         });

@@ -25,10 +25,7 @@ fn topic(number: usize) -> String {
 fn with_channels(shards: usize) -> Broker {
     let broker = Broker::start(shards, &[]);
     for number in 0..TOPICS {
-        let target = format!("/topic/create?topic={}", topic(number));
-        broker.post(&target, b"").expect_status(200);
-        let target = format!("/channel/create?topic={}&channel=channel", topic(number));
-        broker.post(&target, b"").expect_status(200);
+        broker.create(&topic(number), "channel");
     }
     broker
 }
@@ -59,7 +56,7 @@ impl Published {
     fn expect_delivered(&self, broker: &Broker) {
         for (&number, bodies) in &self.bodies {
             let mut missing = bodies.clone();
-            let mut consumer = Client::connect(broker.tcp_addr());
+            let mut consumer = broker.client();
             consumer.send(format!("SUB {} channel\nRDY 500\n", topic(number)).as_bytes());
             consumer.expect_ok();
             while !missing.is_empty() {
@@ -70,7 +67,7 @@ impl Published {
                         missing.len()
                     );
                 };
-                let body = String::from_utf8(message.body).expect("bodies are text");
+                let body = message.text();
                 assert!(
                     missing.remove(&body),
                     "{body} was not expected, or came twice"
@@ -83,7 +80,7 @@ impl Published {
             let name = topic(number);
             let mut last = String::new();
             let is_drained = wait_until(TIMEOUT, || {
-                let stats = broker.topic_stats(&name).expect("it was created");
+                let stats = broker.topic(&name);
                 last = stats.to_string();
                 let channel = &stats["channels"][0];
                 stats["message_count"] == bodies.len()
@@ -165,45 +162,44 @@ impl Script {
         body
     }
 
-    fn publish(&mut self, number: usize) {
+    /// Adds commands with one answer.
+    fn add(&mut self, bytes: &[u8], answer: Answer) {
+        self.bytes.extend_from_slice(bytes);
+        self.answers.push(answer);
+    }
+
+    fn publish_with(&mut self, line: &str, number: usize) {
         let body = self.body(number);
-        let line = format!("PUB {}", topic(number));
-        self.bytes
-            .extend_from_slice(&Client::command_with_body(&line, body.as_bytes()));
-        self.answers.push(Answer::Ok);
+        let command = Client::command_with_body(line, body.as_bytes());
+        self.add(&command, Answer::Ok);
+    }
+
+    fn publish(&mut self, number: usize) {
+        self.publish_with(&format!("PUB {}", topic(number)), number);
     }
 
     fn publish_deferred(&mut self, number: usize, ms: u64) {
-        let body = self.body(number);
-        let line = format!("DPUB {} {ms}", topic(number));
-        self.bytes
-            .extend_from_slice(&Client::command_with_body(&line, body.as_bytes()));
-        self.answers.push(Answer::Ok);
+        self.publish_with(&format!("DPUB {} {ms}", topic(number)), number);
     }
 
     fn publish_many(&mut self, number: usize, count: u64) {
         let bodies: Vec<String> = (0..count).map(|_| self.body(number)).collect();
-        self.bytes
-            .extend_from_slice(&Client::mpub(&topic(number), &bodies));
-        self.answers.push(Answer::Ok);
+        self.add(&Client::mpub(&topic(number), &bodies), Answer::Ok);
     }
 
     /// Adds a command whose answer differs each time. It is valid only before SUB.
     fn mark(&mut self) {
         let timeout = 60_000 + self.answers.len() as u64;
         let json = format!("{{\"feature_negotiation\":true,\"msg_timeout\":{timeout}}}");
-        self.bytes
-            .extend_from_slice(&Client::command_with_body("IDENTIFY", json.as_bytes()));
-        self.answers.push(Answer::Identified(timeout));
+        let identify = Client::command_with_body("IDENTIFY", json.as_bytes());
+        self.add(&identify, Answer::Identified(timeout));
     }
 
     /// Adds a command whose error differs each time. It is valid only after SUB.
     fn mark_with_error(&mut self) {
         let id = format!("{:016x}", self.answers.len());
-        self.bytes
-            .extend_from_slice(format!("FIN {id}\n").as_bytes());
         let error = format!("E_FIN_FAILED FIN {id} failed ID not in flight");
-        self.answers.push(Answer::Error(error));
+        self.add(format!("FIN {id}\n").as_bytes(), Answer::Error(error));
     }
 }
 
@@ -229,10 +225,8 @@ fn a_producer_moves_with_the_commands_it_sent_ahead() {
                 script.publish((number + index) % TOPICS);
                 script.mark();
             }
-            script.bytes.extend_from_slice(b"FOO\n");
-            script
-                .answers
-                .push(Answer::Error("E_INVALID invalid command FOO".to_owned()));
+            let error = "E_INVALID invalid command FOO".to_owned();
+            script.add(b"FOO\n", Answer::Error(error));
             let mut client = Client::connect_without_magic(broker.tcp_addr());
             client.send(&script.bytes);
             clients.push((client, script));
@@ -340,10 +334,8 @@ fn a_consumer_moves_with_the_commands_it_sent_ahead() {
                 script.publish((own + 1 + index % (TOPICS - 1)) % TOPICS);
             }
             script.mark();
-            script
-                .bytes
-                .extend_from_slice(format!("SUB {} own-{number}\n", topic(own)).as_bytes());
-            script.answers.push(Answer::Ok);
+            let sub = format!("SUB {} own-{number}\n", topic(own));
+            script.add(sub.as_bytes(), Answer::Ok);
             script.bytes.extend_from_slice(b"RDY 10\nNOP\nNOP\n");
             for index in 0..40 {
                 script.mark_with_error();
@@ -357,14 +349,10 @@ fn a_consumer_moves_with_the_commands_it_sent_ahead() {
             client.send(&script.bytes);
             let mut messages = expect_answers(&mut client, &script.answers);
             while messages.len() < 25 {
-                let message = client.message();
-                client.finish(&message.id);
+                let message = client.take();
                 messages.push(message);
             }
-            let bodies: BTreeSet<String> = messages
-                .iter()
-                .map(|message| String::from_utf8_lossy(&message.body).into_owned())
-                .collect();
+            let bodies: BTreeSet<String> = messages.iter().map(|message| message.text()).collect();
             let to_own = format!("to {own}");
             assert_eq!(bodies.len(), 25, "each once: {bodies:?}");
             assert!(
@@ -374,8 +362,10 @@ fn a_consumer_moves_with_the_commands_it_sent_ahead() {
                 "{bodies:?}"
             );
             drop(client);
-            let target = format!("/channel/delete?topic={}&channel=own-{number}", topic(own));
-            broker.post(&target, b"").expect_status(200);
+            broker.admin(&format!(
+                "/channel/delete?topic={}&channel=own-{number}",
+                topic(own)
+            ));
             published.merge(script.published);
         }
         // The channels of all topics still have every message. Channel counts name `channel` only.
@@ -392,10 +382,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
         let broker = with_channels(shards);
         let mut random = Random::new(5);
         let mut script = Script::new("all");
-        script
-            .bytes
-            .extend_from_slice(b"SUB moves-other channel\nRDY 100\n");
-        script.answers.push(Answer::Ok);
+        script.add(b"SUB moves-other channel\nRDY 100\n", Answer::Ok);
         for _ in 0..1500 {
             let topic = random.below(TOPICS as u64) as usize;
             match random.below(10) {
@@ -410,7 +397,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
         let bytes = std::mem::take(&mut script.bytes);
         let sender = thread::spawn(move || writer.write_all(&bytes).expect("the broker reads"));
         // Messages arrive for this client at the same time.
-        let mut other = Client::connect(broker.tcp_addr());
+        let mut other = broker.client();
         let mut expected = BTreeSet::new();
         for number in 0..50 {
             let body = format!("other {number}");
@@ -419,14 +406,10 @@ fn one_connection_publishes_to_all_shards_in_order() {
         }
         let mut got = expect_answers(&mut client, &script.answers);
         while got.len() < expected.len() {
-            let message = client.message();
-            client.finish(&message.id);
+            let message = client.take();
             got.push(message);
         }
-        let got: BTreeSet<String> = got
-            .iter()
-            .map(|message| String::from_utf8_lossy(&message.body).into_owned())
-            .collect();
+        let got: BTreeSet<String> = got.iter().map(|message| message.text()).collect();
         assert_eq!(got, expected);
         sender.join().expect("the sender does not panic");
         script.published.expect_delivered(&broker);
@@ -438,7 +421,7 @@ fn one_connection_publishes_to_all_shards_in_order() {
 fn consumers_from_all_shards_share_a_channel() {
     for shards in SHARDS {
         let broker = with_channels(shards);
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         let bodies: Vec<String> = (0..3000).map(|number| format!("shared {number}")).collect();
         for chunk in bodies.chunks(500) {
             producer.publish_many(&topic(0), chunk);
@@ -465,7 +448,7 @@ fn consumers_from_all_shards_share_a_channel() {
                         };
                         assert_eq!(message.attempts, 1);
                         client.finish(&message.id);
-                        got.push(String::from_utf8(message.body).expect("text"));
+                        got.push(message.text());
                         left.fetch_sub(1, Ordering::SeqCst);
                     }
                     (client, got)

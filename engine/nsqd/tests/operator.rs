@@ -3,15 +3,8 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::{Broker, Client, Launch, TIMEOUT, Tmpfs, wait_until};
+use crate::support::{Broker, Launch, TIMEOUT, Tmpfs, wait_until};
 use serde_json::Value;
-
-fn create(broker: &Broker, topic: &str, channel: &str) {
-    let target = format!("/topic/create?topic={topic}");
-    broker.post(&target, b"").expect_status(200);
-    let target = format!("/channel/create?topic={topic}&channel={channel}");
-    broker.post(&target, b"").expect_status(200);
-}
 
 fn channel(broker: &Broker, topic: &str, channel: &str) -> Value {
     let stats = broker.channel_stats(topic, channel);
@@ -31,15 +24,11 @@ fn terms(stats: &Value) -> [Option<&Value>; 3] {
 #[test]
 fn a_pause_with_a_time_ends_by_itself_also_after_a_restart() {
     let mut broker = Broker::start(2, &[]);
-    create(&broker, "orders", "billing");
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("orders", "billing");
-    consumer.ready(1);
+    broker.create("orders", "billing");
+    let _consumer = broker.consumer("orders", "billing", 1);
     let before = unix_ms();
-    let target = "/channel/pause?topic=orders&channel=billing&for=10s&note=a+repair&by=J%C3%B6rg";
-    broker.post(target, b"").expect_status(200);
-    let target = "/topic/pause?topic=orders&note=later";
-    broker.post(target, b"").expect_status(200);
+    broker.admin("/channel/pause?topic=orders&channel=billing&for=10s&note=a+repair&by=J%C3%B6rg");
+    broker.admin("/topic/pause?topic=orders&note=later");
     let stats = channel(&broker, "orders", "billing");
     let until = stats["pause_until_ms"].as_u64().expect("a number");
     assert!((before + 10_000..=unix_ms() + 10_000).contains(&until));
@@ -47,7 +36,7 @@ fn a_pause_with_a_time_ends_by_itself_also_after_a_restart() {
         (&stats["pause_note"], &stats["paused_by"]),
         (&"a repair".into(), &"Jörg".into())
     );
-    let topic = broker.topic_stats("orders").expect("it is there");
+    let topic = broker.topic("orders");
     assert_eq!(terms(&topic), [None, Some(&"later".into()), None]);
     // nsqd.dat is that of nsqd, byte for byte.
     let metadata = std::fs::read_to_string(broker.data_path().join("nsqd.dat")).expect("text");
@@ -65,14 +54,10 @@ fn a_pause_with_a_time_ends_by_itself_also_after_a_restart() {
         stats["pause_until_ms"] == until || unix_ms() >= until,
         "{stats}"
     );
-    broker
-        .post("/topic/unpause?topic=orders", b"")
-        .expect_status(200);
-    let topic = broker.topic_stats("orders").expect("it is there");
+    broker.admin("/topic/unpause?topic=orders");
+    let topic = broker.topic("orders");
     assert_eq!(terms(&topic), [None; 3]);
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("orders", "billing");
-    consumer.ready(1);
+    let mut consumer = broker.consumer("orders", "billing", 1);
     broker.post("/pub?topic=orders", b"x").expect_status(200);
     let message = consumer.message_within(TIMEOUT).expect("the pause ends");
     assert!(unix_ms() >= until, "the pause ended too early");
@@ -95,7 +80,7 @@ fn a_pause_with_a_time_ends_by_itself_also_after_a_restart() {
 #[test]
 fn a_bad_parameter_changes_nothing_and_says_what_is_wrong() {
     let broker = Broker::start(1, &[]);
-    create(&broker, "t", "c");
+    broker.create("t", "c");
     for (parameter, code) in [
         ("for=10", "INVALID_FOR"),
         ("for=0s", "INVALID_FOR"),
@@ -115,17 +100,12 @@ fn a_bad_parameter_changes_nothing_and_says_what_is_wrong() {
             );
         }
     }
-    assert_eq!(
-        broker.topic_stats("t").expect("it is there")["paused"],
-        false
-    );
+    assert_eq!(broker.topic("t")["paused"], false);
     assert_eq!(channel(&broker, "t", "c")["paused"], false);
     // A pause that ends leaves an unlimited one alone that came later.
     let target = "/channel/pause?topic=t&channel=c";
-    broker
-        .post(&format!("{target}&for=1s"), b"")
-        .expect_status(200);
-    broker.post(target, b"").expect_status(200);
+    broker.admin(&format!("{target}&for=1s"));
+    broker.admin(target);
     std::thread::sleep(Duration::from_millis(1500));
     let stats = channel(&broker, "t", "c");
     assert_eq!((&stats["paused"], terms(&stats)), (&true.into(), [None; 3]));
@@ -133,15 +113,14 @@ fn a_bad_parameter_changes_nothing_and_says_what_is_wrong() {
 
 /// Empties a channel with an undo of five minutes.
 fn empty_with_undo(broker: &Broker, topic: &str, channel: &str) {
-    let target = format!("/channel/empty?topic={topic}&channel={channel}&undo=5m");
-    broker.post(&target, b"").expect_status(200);
+    broker.admin(&format!(
+        "/channel/empty?topic={topic}&channel={channel}&undo=5m"
+    ));
 }
 
 /// Takes the bodies that a channel has, and finishes them. Fails if a message comes twice.
 fn take_all(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<u32> {
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe(topic, channel);
-    consumer.ready(100);
+    let mut consumer = broker.consumer(topic, channel, 100);
     let mut taken = BTreeSet::new();
     while taken.len() < count {
         let message = consumer.message();
@@ -158,7 +137,7 @@ fn take_all(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<u3
 }
 
 fn publish(broker: &Broker, topic: &str, numbers: std::ops::Range<u32>) {
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     let bodies: Vec<Vec<u8>> = numbers
         .map(|number| [&number.to_le_bytes()[..], &[b'x'; 200]].concat())
         .collect();
@@ -170,18 +149,16 @@ fn publish(broker: &Broker, topic: &str, numbers: std::ops::Range<u32>) {
 #[test]
 fn an_emptied_channel_comes_back_also_after_restarts() {
     let mut broker = Broker::start(2, &["--mem-queue-size=100", "--msg-timeout=1m"]);
-    create(&broker, "orders", "billing");
-    create(&broker, "orders", "audit");
+    broker.create("orders", "billing");
+    broker.create("orders", "audit");
     publish(&broker, "orders", 0..20_000);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_deferred(
         "orders",
         1000,
         &[&20_000_u32.to_le_bytes()[..], b"later"].concat(),
     );
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("orders", "billing");
-    consumer.ready(5);
+    let mut consumer = broker.consumer("orders", "billing", 5);
     let held: Vec<_> = (0..5).map(|_| consumer.message()).collect();
     consumer.ready(0);
     consumer.finish(&held[0].id);
@@ -220,7 +197,7 @@ fn an_emptied_channel_comes_back_also_after_restarts() {
     broker.kill9();
     broker.restart();
     let target = "/channel/unempty?topic=orders&channel=billing";
-    broker.post(target, b"").expect_status(200);
+    broker.admin(target);
     broker.kill9();
     broker.restart();
     let answer = broker.post(target, b"");
@@ -240,10 +217,8 @@ fn an_emptied_channel_comes_back_also_after_restarts() {
 #[test]
 fn a_second_empty_frees_the_disk_and_bad_requests_empty_nothing() {
     let broker = Broker::start(1, &[]);
-    create(&broker, "t", "c");
-    broker
-        .post("/topic/create?topic=e%23ephemeral", b"")
-        .expect_status(200);
+    broker.create("t", "c");
+    broker.admin("/topic/create?topic=e%23ephemeral");
     publish(&broker, "t", 0..10);
     for (target, status, code) in [
         (
@@ -280,9 +255,7 @@ fn a_second_empty_frees_the_disk_and_bad_requests_empty_nothing() {
     assert_eq!(channel(&broker, "t", "c")["depth"], 10);
     empty_with_undo(&broker, "t", "c");
     assert_eq!(channel(&broker, "t", "c")["undo_message_count"], 10);
-    broker
-        .post("/channel/empty?topic=t&channel=c", b"")
-        .expect_status(200);
+    broker.admin("/channel/empty?topic=t&channel=c");
     assert!(
         channel(&broker, "t", "c")
             .get("undo_message_count")
@@ -292,9 +265,7 @@ fn a_second_empty_frees_the_disk_and_bad_requests_empty_nothing() {
     assert_eq!(answer.status, 404);
     // The time ends an undo, too.
     publish(&broker, "t", 0..10);
-    broker
-        .post("/channel/empty?topic=t&channel=c&undo=1s", b"")
-        .expect_status(200);
+    broker.admin("/channel/empty?topic=t&channel=c&undo=1s");
     broker.wait_for_log(
         "the messages that channel c was emptied of are dropped, the time of the undo is over",
     );
@@ -312,7 +283,7 @@ fn topic(broker: &Broker, topic: &str) -> Value {
 fn an_emptied_topic_comes_back_also_after_restarts() {
     let mut broker = Broker::start(2, &["--mem-queue-size=100"]);
     let done = |broker: &Broker, target: &str| {
-        broker.post(target, b"").expect_status(200);
+        broker.admin(target);
     };
     done(&broker, "/topic/create?topic=orders");
     publish(&broker, "orders", 0..5000);
@@ -345,7 +316,7 @@ fn an_emptied_topic_comes_back_also_after_restarts() {
     let answer = broker.post("/topic/unempty?topic=orders", b"");
     assert_eq!(answer.status, 409);
     assert!(answer.text().contains("UNDO_NEEDS_CHANNEL"));
-    create(&broker, "orders", "billing");
+    broker.create("orders", "billing");
     publish(&broker, "orders", 5000..5010);
     done(&broker, "/topic/unempty?topic=orders");
     let expected: Vec<u32> = (0..5010).collect();
@@ -372,14 +343,12 @@ fn a_full_disk_ends_the_undos_of_all_shards() {
     };
     let data_path = tmpfs.path().join("data");
     std::fs::create_dir(&data_path).expect("the disk is empty");
-    let launch = Launch {
-        data_path: Some(data_path),
-        ..Launch::new(2, &["--sync-timeout=50ms"])
-    };
-    let broker = launch.start();
+    let broker = Launch::new(2, &["--sync-timeout=50ms"])
+        .at(data_path)
+        .start();
     let names: Vec<String> = (0..20).map(|number| format!("t{number}")).collect();
-    names.iter().for_each(|name| create(&broker, name, "c"));
-    let shard = |name: &str| broker.topic_stats(name).expect("it is there")["shard"].clone();
+    names.iter().for_each(|name| broker.create(name, "c"));
+    let shard = |name: &str| broker.topic(name)["shard"].clone();
     let idle = &names[0];
     let busy = names.iter().find(|name| shard(name) != shard(idle));
     let busy = busy.expect("20 topics have two shards");

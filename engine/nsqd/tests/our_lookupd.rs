@@ -1,7 +1,7 @@
 //! Our nsqd with our nsqlookupd, which runs inside the test.
 
 use crate::ringq_lookupd::Lookupd;
-use crate::support::{Broker, Certificates, Client, PATIENT, TIMEOUT, http, wait_until};
+use crate::support::{Broker, Certificates, PATIENT, TIMEOUT, http, wait_until};
 
 impl Lookupd {
     fn flag(&self) -> String {
@@ -39,7 +39,7 @@ fn a_broker_is_found_as_long_as_it_lives() {
     let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
     let flag = lookupd.flag();
     let mut broker = Broker::start(2, &[&flag, "--broadcast-address=b1"]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.publish("orders", b"x");
     client.subscribe("orders", "billing");
     lookupd.wait_for("orders", &["billing"], &[broker.tcp_addr().port()]);
@@ -50,24 +50,18 @@ fn a_broker_is_found_as_long_as_it_lives() {
 
     // A new nsqlookupd hears everything again, at the next event or ping.
     let lookupd = lookupd.restart();
-    broker
-        .post("/topic/create?topic=more", b"")
-        .expect_status(200);
+    broker.admin("/topic/create?topic=more");
     lookupd.wait_for("more", &[], &[broker.tcp_addr().port()]);
     lookupd.wait_for("orders", &["billing"], &[broker.tcp_addr().port()]);
 
     // A second broker makes the channels that the topic has elsewhere.
     let second = Broker::start(1, &[&flag, "--broadcast-address=b2"]);
     second.wait_for_log("): peer info {TCPPort:");
-    second
-        .post("/topic/create?topic=orders", b"")
-        .expect_status(200);
+    second.admin("/topic/create?topic=orders");
     let both = [broker.tcp_addr().port(), second.tcp_addr().port()];
     lookupd.wait_for("orders", &["billing"], &both);
     assert!(second.channel_stats("orders", "billing").is_some());
-    second
-        .post("/topic/delete?topic=orders", b"")
-        .expect_status(200);
+    second.admin("/topic/delete?topic=orders");
     lookupd.wait_for("orders", &["billing"], &[broker.tcp_addr().port()]);
 }
 
@@ -100,9 +94,7 @@ fn a_broker_registers_over_tls() {
                 &file("tls-key", own, "client-key.pem"),
             ],
         );
-        broker
-            .post(&format!("/topic/create?topic={topic}"), b"")
-            .expect_status(200);
+        broker.admin(&format!("/topic/create?topic={topic}"));
         broker
     };
     let good = broker(&certificates, &certificates, "good");
@@ -172,7 +164,7 @@ fn a_broker_that_registers_over_tls_asks_over_https() {
         "{}",
         broker.log()
     );
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    broker.admin("/topic/create?topic=t");
     for channel in ["safe", "plain"] {
         assert!(
             broker.channel_stats("t", channel).is_some(),
@@ -199,15 +191,15 @@ fn a_topic_that_is_made_again_has_no_tombstone() {
     let broker = Broker::start(2, &[&flags[0], &flags[1], "--broadcast-address=b1"]);
     let port = broker.tcp_addr().port();
     let node = format!("b1:{}", broker.http_addr().port());
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    broker.admin("/topic/create?topic=t");
     for lookupd in &lookupds {
         lookupd.wait_for("t", &[], &[port]);
         let target = format!("/topic/tombstone?topic=t&node={node}");
         http(lookupd.server.http_address(), "POST", &target, b"").expect_status(200);
         lookupd.wait_for("t", &[], &[]);
     }
-    broker.post("/topic/delete?topic=t", b"").expect_status(200);
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    broker.admin("/topic/delete?topic=t");
+    broker.admin("/topic/create?topic=t");
     for lookupd in &lookupds {
         lookupd.wait_for("t", &[], &[port]);
         let nodes = http(lookupd.server.http_address(), "GET", "/nodes", b"").json();
@@ -239,6 +231,6 @@ fn a_broker_registers_at_a_name_over_tls() {
             &file("lookupd-tls-root-ca-file", "ca.pem"),
         ],
     );
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
+    broker.admin("/topic/create?topic=t");
     lookupd.wait_for("t", &[], &[broker.tcp_addr().port()]);
 }

@@ -8,9 +8,7 @@ const HOUR_MS: u64 = 3_600_000;
 
 /// Takes messages, and has the one with this body requeued and delivered again.
 fn take_and_retry(broker: &Broker, count: u32, retried: &str) -> Client {
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "c");
-    consumer.ready(count);
+    let mut consumer = broker.consumer("t", "c", count);
     for _ in 0..count {
         let message = consumer.message();
         if message.body == retried.as_bytes() {
@@ -26,7 +24,7 @@ fn take_and_retry(broker: &Broker, count: u32, retried: &str) -> Client {
 #[test]
 fn the_only_retried_message_is_found_behind_hundreds_of_others() {
     let broker = broker_with_channel(&[]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     let numbers: Vec<String> = (0..500).map(|number| format!("m {number:03}")).collect();
     producer.publish_many("t", &numbers);
     let _consumer = take_and_retry(&broker, 500, "m 333");
@@ -65,7 +63,7 @@ fn the_only_retried_message_is_found_behind_hundreds_of_others() {
 #[test]
 fn the_most_attempts_are_searched_within_the_budget_and_then_from_there_on() {
     let broker = broker_with_channel(&["--max-rdy-count=30000"]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for first in (0..21_000).step_by(1000) {
         let numbers: Vec<String> = (first..first + 1000)
             .map(|number| number.to_string())
@@ -96,7 +94,7 @@ fn the_most_attempts_are_searched_within_the_budget_and_then_from_there_on() {
 #[test]
 fn the_most_attempts_win_when_not_all_bodies_fit() {
     let broker = broker_with_channel(&[]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     let filling = "x".repeat(200_000);
     for number in 0..40 {
         producer.publish("t", format!("{number:02} {filling}").as_bytes());

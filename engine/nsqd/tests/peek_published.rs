@@ -10,8 +10,7 @@ use std::time::{Duration, Instant};
 fn publish_and_finish(producer: &mut Client, consumer: &mut Client, names: &[String]) {
     producer.publish_many("t", names);
     for _ in names {
-        let message = consumer.message();
-        consumer.finish(&message.id);
+        let _message = consumer.take();
     }
 }
 
@@ -24,10 +23,8 @@ fn number(value: &Value) -> usize {
 #[test]
 fn what_was_published_is_shown_although_consumers_keep_up() {
     let broker = broker_with_channel(&[]);
-    let mut producer = Client::connect(broker.tcp_addr());
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "c");
-    consumer.ready(100);
+    let mut producer = broker.client();
+    let mut consumer = broker.consumer("t", "c", 100);
     let names = |letter: &str, count: u32| -> Vec<String> {
         (0..count)
             .map(|number| format!("{letter}{number}"))
@@ -112,11 +109,11 @@ fn what_was_published_is_shown_although_consumers_keep_up() {
 #[test]
 fn messages_since_an_id_of_a_deleted_topic_are_those_of_the_new_one() {
     let broker = broker_with_channel(&[]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("t", b"old");
     let old = peek(&broker, "/topic/peek?topic=t&from=published");
     let newest = old["newest"].as_str().expect("an id").to_owned();
-    broker.post("/topic/delete?topic=t", b"").expect_status(200);
+    broker.admin("/topic/delete?topic=t");
     producer.publish_many("t", &["new 0", "new 1", "new 2"]);
     let answer = peek(
         &broker,
@@ -132,7 +129,7 @@ fn messages_since_an_id_of_a_deleted_topic_are_those_of_the_new_one() {
 #[test]
 fn nobody_knows_how_many_messages_a_restart_has_hidden() {
     let mut broker = broker_with_channel(&[]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("t", b"seen");
     let seen = peek(&broker, "/topic/peek?topic=t&from=published");
     let since = |answer: &Value| {
@@ -142,7 +139,7 @@ fn nobody_knows_how_many_messages_a_restart_has_hidden() {
     producer.publish_many("t", &["hidden"; 100]);
     broker.kill9();
     broker.restart();
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_many("t", &["0", "1", "2"]);
     let answer = peek(&broker, &since(&seen));
     assert_eq!(bodies(&answer), ["2", "1", "0"]);
@@ -157,14 +154,12 @@ fn nobody_knows_how_many_messages_a_restart_has_hidden() {
 #[test]
 fn nobody_knows_how_many_messages_a_deleted_topic_had() {
     let broker = broker_with_channel(&[]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("t", b"old");
     let old = peek(&broker, "/topic/peek?topic=t&from=published");
     let newest = old["newest"].as_str().expect("an id").to_owned();
     for act in ["delete", "create"] {
-        broker
-            .post(&format!("/topic/{act}?topic=t"), b"")
-            .expect_status(200);
+        broker.admin(&format!("/topic/{act}?topic=t"));
     }
     let answer = peek(
         &broker,
@@ -182,7 +177,7 @@ fn a_topic_without_messages_has_an_end_that_later_messages_are_behind() {
     let answer = peek(&broker, "/topic/peek?topic=t&from=published");
     let newest = answer["newest"].as_str().expect("an id").to_owned();
     assert_eq!(bodies(&answer), [""; 0]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_many("t", &["0", "1", "2"]);
     let answer = peek(
         &broker,
@@ -224,10 +219,8 @@ fn a_tail_misses_nothing_that_consumers_take_at_once() {
     const LOOKS: usize = 40;
     const BATCH: usize = 30;
     let broker = broker_with_channel(&[]);
-    let mut producer = Client::connect(broker.tcp_addr());
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "c");
-    consumer.ready(100);
+    let mut producer = broker.client();
+    let mut consumer = broker.consumer("t", "c", 100);
     let start = peek(&broker, "/topic/peek?topic=t&from=published");
     let mut newest = start["newest"].as_str().expect("an id").to_owned();
     let (mut shown, mut unseen) = (Vec::new(), 0);
@@ -246,8 +239,7 @@ fn a_tail_misses_nothing_that_consumers_take_at_once() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             for _ in 0..LOOKS * BATCH {
-                let message = consumer.message();
-                consumer.finish(&message.id);
+                let _message = consumer.take();
             }
         });
         for number in 0..LOOKS {
@@ -278,18 +270,11 @@ fn a_tail_misses_nothing_that_consumers_take_at_once() {
 fn a_topic_with_thousands_of_channels_shows_what_was_published() {
     const MESSAGES: usize = 20_000;
     let broker = broker_with_channel(&[]);
-    broker
-        .post("/topic/create?topic=many", b"")
-        .expect_status(200);
+    broker.admin("/topic/create?topic=many");
     for channel in 0..2000 {
-        broker
-            .post(
-                &format!("/channel/create?topic=many&channel=c{channel}"),
-                b"",
-            )
-            .expect_status(200);
+        broker.admin(&format!("/channel/create?topic=many&channel=c{channel}"));
     }
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     let mut bodies_published = vec!["0123456789".to_owned(); MESSAGES];
     bodies_published[0] = "the first needle".to_owned();
     bodies_published[7_000] = "a needle inside".to_owned();
@@ -297,12 +282,9 @@ fn a_topic_with_thousands_of_channels_shows_what_was_published() {
         producer.publish_many(topic, &bodies_published);
     }
     // One of the channels has finished the first messages.
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("many", "c7");
-    consumer.ready(1);
+    let mut consumer = broker.consumer("many", "c7", 1);
     for _ in 0..10 {
-        let message = consumer.message();
-        consumer.finish(&message.id);
+        let _message = consumer.take();
     }
     // A search for what only the oldest messages have. A busy machine ends a look after its time, and the next one goes on.
     let search = |topic: &str| {

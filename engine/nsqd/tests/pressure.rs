@@ -124,10 +124,9 @@ fn anonymous(broker: &Broker) -> u64 {
 /// Sends FINs of unknown messages after a SUB. The connection moves to its topic's shard with all
 /// bytes that were read.
 fn check_fins(upgrade: Option<&Upgrade>) {
-    let _machine = whole_machine();
     let broker = Broker::start(2, &["--snappy", "--deflate", "--max-heartbeat-interval=5m"]);
     for topic in ["a", "b"] {
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.identify(r#"{"heartbeat_interval":300000}"#);
         if let Some(upgrade) = upgrade {
             client.upgrade(std::slice::from_ref(upgrade));
@@ -189,9 +188,8 @@ fn a_compressed_consumer_that_reads_nothing_is_not_read_either() {
 /// heartbeats there is no deadline either.
 #[test]
 fn identify_without_end_is_bounded() {
-    let _machine = whole_machine();
     let broker = Broker::start(2, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let before = anonymous(&broker);
     let identify = br#"{"feature_negotiation":true,"heartbeat_interval":-1}"#;
     let identify = Client::command_with_body("IDENTIFY", identify);
@@ -210,9 +208,8 @@ fn identify_without_end_is_bounded() {
 /// answers come from another shard.
 #[test]
 fn publishes_to_other_shards_are_bounded() {
-    let _machine = whole_machine();
     let broker = Broker::start(2, &["--max-heartbeat-interval=5m"]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.identify(r#"{"heartbeat_interval":300000}"#);
     client.subscribe("own", "channel");
     let before = anonymous(&broker);
@@ -234,10 +231,9 @@ fn publishes_to_other_shards_are_bounded() {
 
 #[test]
 fn a_client_with_tls_that_reads_nothing_is_not_read_either() {
-    let _machine = whole_machine();
     let certificates = Certificates::new();
     let broker = certificates.broker(1, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.upgrade(&[certificates.tls()]);
     client.subscribe("topic", "channel");
     let before = anonymous(&broker);
@@ -259,7 +255,6 @@ fn a_client_with_tls_that_reads_nothing_is_not_read_either() {
 /// HTTP requests that are sent together are answered one by one.
 #[test]
 fn requests_without_end_are_bounded() {
-    let _machine = whole_machine();
     let broker = Broker::start(1, &[]);
     let stream = TcpStream::connect(broker.http_addr()).expect("it listens");
     let before = anonymous(&broker);
@@ -285,7 +280,6 @@ fn requests_without_end_are_bounded() {
 #[test]
 fn a_batch_of_tiny_messages_takes_no_more_memory_than_its_body() {
     const COUNT: usize = 2_621_440;
-    let _machine = whole_machine();
     let broker = Broker::start(1, &[]);
     let before = anonymous(&broker);
     let body = b"x\n".repeat(COUNT);
@@ -299,7 +293,7 @@ fn a_batch_of_tiny_messages_takes_no_more_memory_than_its_body() {
     }
     let answer = request.join().expect("the request does not panic");
     answer.expect_status(200);
-    let topic = broker.topic_stats("tiny").expect("it is there");
+    let topic = broker.topic("tiny");
     assert_eq!(topic["message_count"], COUNT);
     // The limit covers the body and the broker's usual buffers.
     assert!(grown < 3 * body_bytes, "{grown} bytes for {body_bytes}");
@@ -314,7 +308,7 @@ fn others_are_served_beside_fifty_that_ask_without_end() {
     let identify = identify.repeat(1000);
     let hostile: Vec<_> = (0..50)
         .map(|_| {
-            let client = Client::connect(broker.tcp_addr());
+            let client = broker.client();
             let [mut writer, mut reader] = [client.writer(), client.writer()];
             let identify = identify.clone();
             // Both threads end with the connection.
@@ -325,10 +319,8 @@ fn others_are_served_beside_fifty_that_ask_without_end() {
             (client, threads)
         })
         .collect();
-    let mut producer = Client::connect(broker.tcp_addr());
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("others", "channel");
-    consumer.ready(1);
+    let mut producer = broker.client();
+    let mut consumer = broker.consumer("others", "channel", 1);
     let mut slowest = Duration::ZERO;
     for round in 0..200u32 {
         let start = Instant::now();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{self, Broker, Certificates, Client, TIMEOUT, http, wait_until};
+use crate::support::{self, Broker, Certificates, TIMEOUT, http, wait_until};
 use tempfile::TempDir;
 
 /// A configuration file that a test changes.
@@ -155,7 +155,7 @@ fn new_connections_get_the_new_certificate() {
     let (old, new) = (Certificates::new(), Certificates::new());
     let broker = old.broker(2, &[]);
     let connect = |certificates: &Certificates| {
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.try_upgrade(&[certificates.tls()]).map(|_| client)
     };
     let mut before = connect(&old).expect("the certificate is the old one");

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use crate::support::{
     Broker, Certificates, Client, Confinement, Exit, IoUringSwitch, Launch, Tmpfs,
-    answer_io_uring_with, contents, has_io_uring, is_root, kernel, nsqd_path, run, run_nsqd,
-    without_privileges,
+    answer_io_uring_with, contents, has_io_uring, is_root, kernel, limited, nsqd_path, run,
+    run_nsqd, without_privileges,
 };
 use test_support::daemon::send_signal;
 
@@ -96,10 +96,6 @@ fn scratch() -> tempfile::TempDir {
         .expect("a temporary directory can be made")
 }
 
-fn words(words: &[&str]) -> Vec<String> {
-    words.iter().map(|word| (*word).to_owned()).collect()
-}
-
 #[track_caller]
 fn says(text: &str, parts: &[&str]) {
     for part in parts {
@@ -142,11 +138,9 @@ fn another_broker_of_ours_on_the_same_port_is_refused_and_the_first_one_unharmed
         says(&text, &["address already in use", "perhaps another nsqd"]);
     }
     for _ in 0..20 {
-        Client::connect(first.tcp_addr()).publish("unharmed", b"x");
+        first.client().publish("unharmed", b"x");
     }
-    let stats = first
-        .topic_stats("unharmed")
-        .expect("all connections reached the first broker");
+    let stats = first.topic("unharmed");
     assert_eq!(stats["message_count"], 20);
 }
 
@@ -169,47 +163,22 @@ fn one_port_for_both_protocols_is_refused() {
     );
 }
 
+/// The unit tests of `preflight::bind` have the words for other addresses.
 #[test]
 fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
     let data = scratch();
-    for (address, parts) in [
-        (
-            "127.0.0.1:99999",
-            &["listen (127.0.0.1:99999) failed - listen tcp: address 99999: invalid port"][..],
-        ),
+    for (address, why) in [
         (
             "no-such-host.invalid:4150",
-            &["listen (no-such-host.invalid:4150) failed", "lookup"],
-        ),
-        (
-            "127.0.0.1:no-such-service",
-            &["failed - listen tcp: lookup tcp/no-such-service: unknown port"],
-        ),
-        (
-            "/etc/passwd",
-            &[
-                "listen (/etc/passwd) failed - listen unix /etc/passwd: bind: address already in \
-                 use",
-                "the file is no socket",
-            ],
+            "listen (no-such-host.invalid:4150) failed - listen tcp: lookup ",
         ),
         (
             "/no/such/n.sock",
-            &["failed - listen unix /no/such/n.sock: bind: no such file or directory"],
-        ),
-        (
-            "192.0.2.1:4150",
-            &[
-                "cannot assign requested address",
-                "no interface of this machine",
-            ],
+            "listen unix /no/such/n.sock: bind: no such file or directory",
         ),
     ] {
-        let text = refused(
-            &mut nsqd_on(&[], data.path(), address, "127.0.0.1:0"),
-            data.path(),
-        );
-        says(&text, parts);
+        let mut command = nsqd_on(&[], data.path(), address, "127.0.0.1:0");
+        says(&refused(&mut command, data.path()), &[why]);
     }
 }
 
@@ -342,7 +311,7 @@ fn a_data_path_in_use_is_refused_while_it_is() {
             path.display()
         )
     );
-    Client::connect(first.tcp_addr()).publish("unharmed", b"x");
+    first.client().publish("unharmed", b"x");
     first.kill9();
     // The lock ends with its process, however the process ended.
     first.restart();
@@ -457,11 +426,7 @@ fn odd_but_valid_metadata_starts_with_warnings() {
     let odd = br#" {"TOPICS":[null,{"name":"good","Channels":[{"name":"bad name"},{"name":"c"}]},
         {"name":"bad:name"},{"name":"good","paused":true}],"extra":[1,2]} "#;
     std::fs::write(data.path().join("nsqd.dat"), odd).expect("written");
-    let launch = Launch {
-        data_path: Some(data.path().to_path_buf()),
-        ..Launch::new(2, &[])
-    };
-    let broker = launch.start();
+    let broker = Launch::new(2, &[]).at(data.path()).start();
     broker.wait_for_log("WARNING: skipping creation of invalid topic bad:name");
     broker.wait_for_log("WARNING: skipping creation of invalid channel bad name");
     let stats = broker.stats();
@@ -477,67 +442,29 @@ fn odd_but_valid_metadata_starts_with_warnings() {
 
 // --- the command line
 
+/// The unit tests of `config` have the texts of other mistakes.
 #[test]
 fn a_bad_command_line_ends_with_code_2_and_the_usage() {
-    for (args, first_line) in [
-        (&["--nope"][..], "flag provided but not defined: -nope"),
-        (
-            &["--shards=x"],
-            "invalid value \"x\" for flag -shards: parse error",
-        ),
-        (
-            &["--mem-queue-size"],
-            "flag needs an argument: -mem-queue-size",
-        ),
-        (
-            &["--msg-timeout=5"],
-            "invalid value \"5\" for flag -msg-timeout: parse error",
-        ),
-        (&["---x"], "bad flag syntax: ---x"),
-        (
-            &["--verbose=maybe"],
-            "invalid boolean value \"maybe\" for -verbose: parse error",
-        ),
-    ] {
-        let data = scratch();
-        let exit = run(
-            Command::new(nsqd_path())
-                .args(args)
-                .current_dir(data.path()),
-            TIMEOUT,
-        );
-        assert_eq!(exit.code(), 2, "{exit}");
-        assert_eq!(exit.stderr.lines().next(), Some(first_line), "{exit}");
-        says(
-            &exit.stderr,
-            &["\nUsage of nsqd:\n", "  -tcp-address string\n"],
-        );
-        assert!(contents(data.path()).is_empty(), "nothing was written");
-    }
+    let data = scratch();
+    let mut command = Command::new(nsqd_path());
+    let exit = run(command.arg("--nope").current_dir(data.path()), TIMEOUT);
+    assert_eq!(exit.code(), 2, "{exit}");
+    let first_line = "flag provided but not defined: -nope";
+    assert_eq!(exit.stderr.lines().next(), Some(first_line), "{exit}");
+    says(
+        &exit.stderr,
+        &["\nUsage of nsqd:\n", "  -tcp-address string\n"],
+    );
+    assert!(contents(data.path()).is_empty(), "nothing was written");
 }
 
+/// The unit tests of `config` have the texts of other values.
 #[test]
 fn values_out_of_range_end_with_code_1_in_nsqds_words() {
-    for (flag, text) in [
-        (
-            "--max-deflate-level=10",
-            "--max-deflate-level must be [1,9]",
-        ),
-        ("--node-id=1024", "--node-id must be [0,1024)"),
-        (
-            "--mem-queue-size=-1",
-            "--mem-queue-size must not be negative",
-        ),
-        (
-            "--sync-timeout=0s",
-            "--sync-timeout must be greater than 0s",
-        ),
-        ("--shards=1025", "--shards must be [0,1024]"),
-    ] {
-        let data = scratch();
-        let fatal = refused(nsqd(&[], data.path()).arg(flag), data.path());
-        assert_eq!(fatal, format!("failed to instantiate nsqd - {text}"));
-    }
+    let data = scratch();
+    let fatal = refused(nsqd(&[], data.path()).arg("--node-id=1024"), data.path());
+    let why = "failed to instantiate nsqd - --node-id must be [0,1024)";
+    assert_eq!(fatal, why);
 }
 
 /// With several faults, the first one in nsqd's order is reported: configuration file, data path,
@@ -776,12 +703,10 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
     let text = refused(command.arg("--io=io_uring"), data.path());
     says(&text, &texts);
     // A broker without `--io=io_uring` serves without io_uring.
-    let launch = Launch {
-        via: switch.via(),
-        confinement: Confinement::NoIoUring(libc::EPERM),
-        data_path: Some(data.path().to_path_buf()),
-        ..Launch::new(2, &["--io=auto"])
-    };
+    let launch = Launch::new(2, &["--io=auto"])
+        .via(switch.via())
+        .confined(Confinement::NoIoUring(libc::EPERM))
+        .at(data.path());
     says(&served_without_io_uring(launch), &texts);
 }
 
@@ -789,11 +714,9 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
 /// log line with the reason.
 fn served_without_io_uring(launch: Launch) -> String {
     let broker = launch.start();
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("t", b"x");
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "c");
-    consumer.ready(1);
+    let mut consumer = broker.consumer("t", "c", 1);
     assert_eq!(consumer.message().body, b"x");
     let line = broker.wait_for_log("nsqd uses epoll instead");
     says(
@@ -819,10 +742,7 @@ fn without_io_uring_a_broker_serves_with_epoll_and_says_so() {
         ),
         (Confinement::LikeContainer, "not allowed to use io_uring"),
     ] {
-        let launch = Launch {
-            confinement,
-            ..Launch::new(2, &["--io=auto"])
-        };
+        let launch = Launch::new(2, &["--io=auto"]).confined(confinement);
         says(&served_without_io_uring(launch), &[text]);
     }
 }
@@ -832,16 +752,12 @@ fn a_ring_that_does_not_receive_serves_and_says_so() {
     if !has_io_uring() {
         return;
     }
-    let launch = Launch {
-        confinement: Confinement::NoReceiving,
-        ..Launch::new(2, &["--io=io_uring"])
-    };
-    let broker = launch.start();
+    let broker = Launch::new(2, &["--io=io_uring"])
+        .confined(Confinement::NoReceiving)
+        .start();
     broker.wait_for_log("the ring does not receive for connections with small requests");
-    let mut producer = Client::connect(broker.tcp_addr());
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("t", "c");
-    consumer.ready(1);
+    let mut producer = broker.client();
+    let mut consumer = broker.consumer("t", "c", 1);
     // More than the small reads after which a ring would receive.
     for number in 0..100u8 {
         producer.publish("t", &[number]);
@@ -861,17 +777,12 @@ fn an_unknown_engine_is_refused() {
 #[test]
 fn too_little_locked_memory_is_explained() {
     let data = scratch();
-    let mut via = words(&["prlimit", "--memlock=4096:4096"]);
-    via.extend(without_privileges());
+    let via = limited("--memlock=4096:4096");
     let mut command = nsqd(&via, data.path());
     command.arg("--io=io_uring");
     if !charges_locked_memory() {
         // Linux 5.12 to 6.12 do not need locked memory.
-        let launch = Launch {
-            via,
-            data_path: Some(data.path().to_path_buf()),
-            ..Launch::new(2, &[])
-        };
+        let launch = Launch::new(2, &[]).via(via).at(data.path());
         let mut client = Client::connect(launch.start().tcp_addr());
         client.send(b"PUB t\n\0\0\0\x01x");
         return client.expect_ok();
@@ -895,8 +806,7 @@ fn charges_locked_memory() -> bool {
 #[test]
 fn too_few_descriptors_are_explained() {
     let data = scratch();
-    let mut via = words(&["prlimit", "--nofile=64:64"]);
-    via.extend(without_privileges());
+    let via = limited("--nofile=64:64");
     let text = refused(&mut nsqd(&via, data.path()), data.path());
     says(
         &text,
@@ -912,13 +822,8 @@ fn too_few_descriptors_are_explained() {
 /// The broker raises a soft limit up to the hard limit, because a soft limit is only a default.
 #[test]
 fn soft_limits_are_raised() {
-    let mut via = words(&["prlimit", "--nofile=64:4096"]);
-    via.extend(without_privileges());
-    let broker = Launch {
-        via,
-        ..Launch::new(2, &[])
-    }
-    .start();
+    let via = limited("--nofile=64:4096");
+    let broker = Launch::new(2, &[]).via(via).start();
     let limits = std::fs::read_to_string(format!("/proc/{}/limits", broker.pid())).expect("runs");
     let files = limits
         .lines()
@@ -940,7 +845,7 @@ fn a_restart_on_the_same_ports_succeeds_at_once() {
     let mut broker = Broker::start_on("127.0.23.2", 2, &[]);
     let tcp = broker.tcp_addr();
     for round in 0..3 {
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.publish("restart", b"x");
         if round == 0 {
             broker.sigterm_and_wait();

@@ -3,7 +3,7 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{Broker, Client, Statsd, TIMEOUT, wait_until};
+use crate::support::{Broker, Statsd, TIMEOUT, wait_until};
 
 fn value(push: &[String], key: &str) -> Option<String> {
     let lines = push.iter().flat_map(|datagram| datagram.lines());
@@ -14,19 +14,15 @@ fn value(push: &[String], key: &str) -> Option<String> {
 }
 
 fn one_message_through(broker: &Broker) {
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("orders", b"four");
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("orders", "billing");
-    consumer.ready(1);
+    let mut consumer = broker.consumer("orders", "billing", 1);
     let message = consumer.message();
     // This delay makes a measurable latency.
     thread::sleep(Duration::from_millis(20));
     consumer.finish(&message.id);
     let is_finished = || {
-        let stats = broker
-            .channel_stats("orders", "billing")
-            .expect("it is there");
+        let stats = broker.channel("orders", "billing");
         stats["clients"][0]["finish_count"] == 1
     };
     assert!(wait_until(TIMEOUT, is_finished));
@@ -101,9 +97,7 @@ fn ephemeral_topics_memory_and_packets_follow_the_flags() {
     ];
     let broker = Broker::start(1, &flags);
     for name in ["kept", "gone%23ephemeral"] {
-        broker
-            .post(&format!("/topic/create?topic={name}"), b"")
-            .expect_status(200);
+        broker.admin(&format!("/topic/create?topic={name}"));
     }
     let first = statsd.datagram();
     assert_eq!(
@@ -143,15 +137,8 @@ fn latencies_are_shown_in_the_order_of_nsqd() {
             "--e2e-processing-latency-percentile=0.99",
         ],
     );
-    broker
-        .post("/topic/create?topic=orders", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/create?topic=orders&channel=billing", b"")
-        .expect_status(200);
-    let latency = broker
-        .channel_stats("orders", "billing")
-        .expect("it is there");
+    broker.create("orders", "billing");
+    let latency = broker.channel("orders", "billing");
     let shown = latency["e2e_processing_latency"].to_string();
     let empty =
         r#"{"count":0,"percentiles":[{"quantile":0.99,"value":0},{"quantile":0.5,"value":0}]}"#;
@@ -159,10 +146,8 @@ fn latencies_are_shown_in_the_order_of_nsqd() {
     assert_eq!(shown, parsed.to_string());
     one_message_through(&broker);
     for latency in [
-        &broker
-            .channel_stats("orders", "billing")
-            .expect("it is there")["e2e_processing_latency"],
-        &broker.topic_stats("orders").expect("it is there")["e2e_processing_latency"],
+        &broker.channel("orders", "billing")["e2e_processing_latency"],
+        &broker.topic("orders")["e2e_processing_latency"],
     ] {
         assert_eq!(latency["count"], 1);
         assert_eq!(latency["percentiles"][0]["quantile"], 0.99);
@@ -179,10 +164,8 @@ fn latencies_are_shown_in_the_order_of_nsqd() {
 #[test]
 fn the_failed_attempts_of_the_oldest_message() {
     let broker = Broker::start(2, &[]);
-    let mut producer = Client::connect(broker.tcp_addr());
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("orders", "billing");
-    consumer.ready(1);
+    let mut producer = broker.client();
+    let mut consumer = broker.consumer("orders", "billing", 1);
     let failed = || {
         let channel = broker.channel_stats("orders", "billing");
         let channel = channel.expect("it is there");
@@ -212,12 +195,10 @@ fn the_age_of_the_oldest_unfinished_message() {
     let flags = [&statsd.flag(), "--statsd-interval=1s", "--statsd-prefix=x."];
     let mut broker = Broker::start(2, &flags);
     let start = Instant::now();
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("orders", b"x");
     producer.publish("alone", b"x");
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("orders", "billing");
-    consumer.ready(1);
+    let mut consumer = broker.consumer("orders", "billing", 1);
     consumer.message();
     thread::sleep(Duration::from_millis(1100));
     let age = |stats: &serde_json::Value| {
@@ -259,10 +240,7 @@ fn the_age_of_the_oldest_unfinished_message() {
         after > in_flight && waiting > in_flight,
         "{after} {waiting}"
     );
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("orders", "billing");
-    consumer.ready(1);
-    let message = consumer.message();
-    consumer.finish(&message.id);
+    let mut consumer = broker.consumer("orders", "billing", 1);
+    let _message = consumer.take();
     assert!(wait_until(TIMEOUT, || ages(&broker).0 == 0));
 }

@@ -10,53 +10,7 @@ use std::time::{Duration, Instant};
 
 use crate::support::{
     self, Broker, Client, Frame, FrameType, Message, Random, TIMEOUT, tcp_state, wait_until,
-    whole_machine,
 };
-
-const MESSAGE_BYTES_MAX: i32 = 1_048_576;
-const BODY_BYTES_MAX: i32 = 5_242_880;
-
-// --- the table
-
-/// The bytes that a client sends on a new connection, and every frame that it gets.
-struct Case {
-    sent: Vec<u8>,
-    /// True if the client ends its side of the stream.
-    half_close: bool,
-    /// The expected frames: `+text` is a response, `-text` an error.
-    frames: Vec<Vec<u8>>,
-    closed: bool,
-}
-
-/// A case in which the connection ends after the frames.
-fn fatal(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
-    let frames = frames
-        .iter()
-        .map(|frame| frame.as_bytes().to_vec())
-        .collect();
-    Case {
-        sent: sent.into(),
-        half_close: false,
-        frames,
-        closed: true,
-    }
-}
-
-/// A case in which the connection continues after the frames.
-fn alive(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
-    Case {
-        closed: false,
-        ..fatal(sent, frames)
-    }
-}
-
-/// A case in which the client ends its side of the stream and still gets the answers.
-fn cut(sent: impl Into<Vec<u8>>, frames: &[&str]) -> Case {
-    Case {
-        half_close: true,
-        ..fatal(sent, frames)
-    }
-}
 
 /// Returns `line`, then numbers as 32-bit words, then bytes.
 fn bytes(line: &str, words: &[i32], rest: &[u8]) -> Vec<u8> {
@@ -66,62 +20,6 @@ fn bytes(line: &str, words: &[i32], rest: &[u8]) -> Vec<u8> {
     }
     all.extend_from_slice(rest);
     all
-}
-
-fn check(broker: &Broker, case: &Case) {
-    let mut client = Client::connect_without_magic(broker.tcp_addr());
-    // A broker may close before it has read a long command, so a failed write does not matter.
-    let _ = client.try_send(&case.sent);
-    if case.half_close {
-        client.close_write();
-    }
-    let shown = String::from_utf8_lossy(&case.sent[..case.sent.len().min(100)]).into_owned();
-    for expected in &case.frames {
-        let frame = match client.try_frame() {
-            Ok(Some(frame)) => frame,
-            other => panic!(
-                "{shown:?}: {} was expected, not {other:?}",
-                String::from_utf8_lossy(expected)
-            ),
-        };
-        let sign = match frame.kind {
-            FrameType::Response => b"+",
-            FrameType::Error => b"-",
-            FrameType::Message => b"*",
-        };
-        let got = [&sign[..], &frame.data].concat();
-        assert!(
-            got == *expected,
-            "{shown:?}: {} was expected, not {}",
-            String::from_utf8_lossy(&expected[..expected.len().min(200)]),
-            String::from_utf8_lossy(&got[..got.len().min(200)])
-        );
-    }
-    if case.closed {
-        match client.try_frame() {
-            Ok(None) => {}
-            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {}
-            other => panic!("{shown:?}: the end of the stream was expected, not {other:?}"),
-        }
-    } else {
-        client.send(&Client::command_with_body("PUB alive", b"x"));
-        let frame = client.frame_after_heartbeats();
-        assert_eq!(
-            (frame.kind, frame.data.as_slice()),
-            (FrameType::Response, &b"OK"[..]),
-            "{shown:?}"
-        );
-    }
-}
-
-fn check_all(cases: Vec<Case>) {
-    let broker = Broker::start(2, &[]);
-    let neighbour = Neighbour::start(broker.tcp_addr());
-    for case in &cases {
-        check(&broker, case);
-    }
-    neighbour.stop();
-    wait_for_clients(&broker, 0);
 }
 
 /// Waits until the broker counts no other connections.
@@ -187,489 +85,82 @@ impl Neighbour {
     }
 }
 
-const V2: &str = "  V2";
-
-fn v2(rest: &str) -> String {
-    format!("{V2}{rest}")
-}
-
-#[test]
-fn magic() {
-    check_all(vec![
-        fatal("  V1", &["-E_BAD_PROTOCOL"]),
-        fatal("GET / HTTP/1.1\r\n\r\n", &["-E_BAD_PROTOCOL"]),
-        fatal([0, 0, 0, 0], &["-E_BAD_PROTOCOL"]),
-        fatal([22, 3, 1, 2, 0, 1, 0, 1, 252, 3, 3], &["-E_BAD_PROTOCOL"]),
-        cut("  V", &[]),
-        cut("", &[]),
-        cut("  V2", &[]),
-        alive("  V2", &[]),
-    ]);
-}
-
-#[test]
-fn lines() {
-    let longest = "x".repeat(16_383);
-    let too_long = "x".repeat(16_384);
-    let raw = [b"  V2".as_slice(), b"\xff\xfe%s\x00X\n"].concat();
-    let raw_answer = Case {
-        frames: vec![b"-E_INVALID invalid command \xff\xfe%s\x00X".to_vec()],
-        ..fatal(raw, &[])
-    };
-    check_all(vec![
-        fatal(v2("\n"), &["-E_INVALID invalid command "]),
-        fatal(v2(" NOP\n"), &["-E_INVALID invalid command "]),
-        fatal(v2("pub t\n"), &["-E_INVALID invalid command pub"]),
-        fatal(v2("NOP\t\n"), &["-E_INVALID invalid command NOP\t"]),
-        fatal(v2("NOP\r\r\n"), &["-E_INVALID invalid command NOP\r"]),
-        raw_answer,
-        fatal(
-            v2(&format!("{longest}\n")),
-            &[&format!("-E_INVALID invalid command {longest}")],
-        ),
-        fatal(v2(&too_long), &[]),
-        fatal(v2(&format!("{too_long}{too_long}\n")), &[]),
-        alive(v2(&format!("NOP {}\n", "x".repeat(16_379))), &[]),
-        alive(v2("NOP\r\nNOP x y z\nNOP \n"), &[]),
-        cut(v2("NOP"), &[]),
-        cut(v2("FOO BAR"), &[]),
-        fatal(
-            v2("NOP\nNOP\nFOO\nPUB t\n"),
-            &["-E_INVALID invalid command FOO"],
-        ),
-    ]);
-}
-
-#[test]
-fn pub_errors() {
-    let not_read = "-E_BAD_MESSAGE PUB failed to read message body";
-    let big = MESSAGE_BYTES_MAX + 1;
-    let largest = vec![b'x'; MESSAGE_BYTES_MAX as usize];
-    let odd = b"  V2PUB a\"\xff\xc3\xa9\t\x01\x7f\xc2\xa0\n".to_vec();
-    check_all(vec![
-        fatal(
-            v2("PUB\n"),
-            &["-E_INVALID PUB insufficient number of parameters"],
-        ),
-        fatal(
-            v2("PUB \n"),
-            &["-E_BAD_TOPIC PUB topic name \"\" is not valid"],
-        ),
-        fatal(
-            v2("PUB  t\n"),
-            &["-E_BAD_TOPIC PUB topic name \"\" is not valid"],
-        ),
-        fatal(
-            v2("PUB a:b\n"),
-            &["-E_BAD_TOPIC PUB topic name \"a:b\" is not valid"],
-        ),
-        fatal(
-            v2("PUB t\r\r\n"),
-            &["-E_BAD_TOPIC PUB topic name \"t\\r\" is not valid"],
-        ),
-        fatal(
-            odd,
-            &["-E_BAD_TOPIC PUB topic name \"a\\\"\\xffé\\t\\x01\\x7f\\u00a0\" is not valid"],
-        ),
-        fatal(
-            v2(&format!("PUB {}\n", "a".repeat(65))),
-            &[&format!(
-                "-E_BAD_TOPIC PUB topic name \"{}\" is not valid",
-                "a".repeat(65)
-            )],
-        ),
-        fatal(
-            v2("PUB #ephemeral\n"),
-            &["-E_BAD_TOPIC PUB topic name \"#ephemeral\" is not valid"],
-        ),
-        cut(v2("PUB t\n"), &[&format!("{not_read} size")]),
-        cut(v2("PUB t\n\0\0\0"), &[&format!("{not_read} size")]),
-        fatal(
-            bytes("  V2PUB t\n", &[0], b""),
-            &["-E_BAD_MESSAGE PUB invalid message body size 0"],
-        ),
-        fatal(
-            bytes("  V2PUB t\n", &[-1], b""),
-            &["-E_BAD_MESSAGE PUB invalid message body size -1"],
-        ),
-        fatal(
-            bytes("  V2PUB t\n", &[big], b""),
-            &["-E_BAD_MESSAGE PUB message too big 1048577 > 1048576"],
-        ),
-        fatal(
-            bytes("  V2PUB t\n", &[i32::MAX], &[0; 100]),
-            &["-E_BAD_MESSAGE PUB message too big 2147483647 > 1048576"],
-        ),
-        cut(bytes("  V2PUB t\n", &[5], b"four"), &[not_read]),
-        cut(
-            bytes("  V2PUB t\n", &[MESSAGE_BYTES_MAX], b"four"),
-            &[not_read],
-        ),
-        alive(
-            bytes("  V2PUB t\n", &[MESSAGE_BYTES_MAX], &largest),
-            &["+OK"],
-        ),
-        alive(bytes("  V2PUB t foo bar\r\n", &[1], b"x"), &["+OK"]),
-        alive(
-            bytes(&v2(&format!("PUB {}\n", "a".repeat(64))), &[1], b"x"),
-            &["+OK"],
-        ),
-        cut(bytes("  V2PUB t\n", &[1], b"x"), &["+OK"]),
-    ]);
-}
-
-#[test]
-fn mpub_errors() {
-    let m = |words: &[i32], rest: &[u8]| bytes("  V2MPUB t\n", words, rest);
-    let five = |rest: &[u8]| [&5i32.to_be_bytes()[..], rest].concat();
-    let second = [&five(b"first")[..], &0i32.to_be_bytes()].concat();
-    check_all(vec![
-        fatal(
-            v2("MPUB\n"),
-            &["-E_INVALID MPUB insufficient number of parameters"],
-        ),
-        fatal(
-            v2("MPUB a:b\n"),
-            &["-E_BAD_TOPIC E_BAD_TOPIC MPUB topic name \"a:b\" is not valid"],
-        ),
-        cut(
-            v2("MPUB t\n\0\0"),
-            &["-E_BAD_BODY MPUB failed to read body size"],
-        ),
-        fatal(m(&[0], b""), &["-E_BAD_BODY MPUB invalid body size 0"]),
-        fatal(m(&[-1], b""), &["-E_BAD_BODY MPUB invalid body size -1"]),
-        fatal(
-            m(&[BODY_BYTES_MAX + 1], b""),
-            &["-E_BAD_BODY MPUB body too big 5242881 > 5242880"],
-        ),
-        cut(
-            m(&[4], b""),
-            &["-E_BAD_BODY MPUB failed to read message count"],
-        ),
-        fatal(
-            m(&[4, 0], b""),
-            &["-E_BAD_BODY MPUB invalid message count 0"],
-        ),
-        fatal(
-            m(&[4, -5], b""),
-            &["-E_BAD_BODY MPUB invalid message count -5"],
-        ),
-        fatal(
-            m(&[4, 1_048_576], b""),
-            &["-E_BAD_BODY MPUB invalid message count 1048576"],
-        ),
-        cut(
-            m(&[4, 1_048_575], b""),
-            &["-E_BAD_MESSAGE MPUB failed to read message(0) body size"],
-        ),
-        fatal(
-            m(&[8, 1, 0], b""),
-            &["-E_BAD_MESSAGE MPUB invalid message(0) body size 0"],
-        ),
-        fatal(
-            m(&[8, 1, -1], b""),
-            &["-E_BAD_MESSAGE MPUB invalid message(0) body size -1"],
-        ),
-        fatal(
-            m(&[17, 2], &second),
-            &["-E_BAD_MESSAGE MPUB invalid message(1) body size 0"],
-        ),
-        fatal(
-            m(&[8, 1, MESSAGE_BYTES_MAX + 1], b""),
-            &["-E_BAD_MESSAGE MPUB message too big 1048577 > 1048576"],
-        ),
-        cut(
-            m(&[20, 1, 5], b"four"),
-            &["-E_BAD_MESSAGE MPUB failed to read message body"],
-        ),
-        cut(
-            m(&[20, 2], &five(b"first")),
-            &["-E_BAD_MESSAGE MPUB failed to read message(1) body size"],
-        ),
-        // The declared body size is checked for its range and then ignored, as in nsqd.
-        alive(m(&[1, 1], &five(b"first")), &["+OK"]),
-        alive(m(&[1000, 1], &five(b"first")), &["+OK"]),
-        fatal(
-            m(&[16, 1], &five(b"firstXX\n")),
-            &["+OK", "-E_INVALID invalid command XX"],
-        ),
-        alive(m(&[13, 1], &five(b"first")), &["+OK"]),
-    ]);
-}
-
-#[test]
-fn dpub_errors() {
-    let invalid = |text: &str| format!("-E_INVALID DPUB {text}");
-    let bad = |text: &str| format!("-E_BAD_MESSAGE DPUB {text}");
-    check_all(vec![
-        fatal(
-            v2("DPUB t\n"),
-            &[&invalid("insufficient number of parameters")],
-        ),
-        fatal(
-            v2("DPUB a:b 1\n"),
-            &["-E_BAD_TOPIC DPUB topic name \"a:b\" is not valid"],
-        ),
-        fatal(v2("DPUB t x\n"), &[&invalid("could not parse timeout x")]),
-        fatal(v2("DPUB t -1\n"), &[&invalid("could not parse timeout -1")]),
-        fatal(
-            v2("DPUB t 1.5\n"),
-            &[&invalid("could not parse timeout 1.5")],
-        ),
-        fatal(
-            v2("DPUB t 3600001\n"),
-            &[&invalid("timeout 3600001 out of range 0-3600000")],
-        ),
-        cut(
-            v2("DPUB t 1\n\0"),
-            &[&bad("failed to read message body size")],
-        ),
-        fatal(
-            bytes("  V2DPUB t 1\n", &[0], b""),
-            &[&bad("invalid message body size 0")],
-        ),
-        fatal(
-            bytes("  V2DPUB t 1\n", &[MESSAGE_BYTES_MAX + 1], b""),
-            &[&bad("message too big 1048577 > 1048576")],
-        ),
-        cut(
-            bytes("  V2DPUB t 1\n", &[5], b"four"),
-            &[&bad("failed to read message body")],
-        ),
-        alive(bytes("  V2DPUB t 3600000\n", &[1], b"x"), &["+OK"]),
-        alive(bytes("  V2DPUB t \n", &[1], b"x"), &["+OK"]),
-        alive(bytes("  V2DPUB t 0007\n", &[1], b"x"), &["+OK"]),
-        alive(bytes("  V2DPUB t 18446744073710\n", &[1], b"x"), &["+OK"]),
-        alive(
-            bytes("  V2DPUB t 18446744073709551616\n", &[1], b"x"),
-            &["+OK"],
-        ),
-    ]);
-}
-
-#[test]
-fn sub_rdy_and_cls_errors() {
-    let wrong = |command: &str| format!("-E_INVALID cannot {command} in current state");
-    let sub = |rest: &str| v2(&format!("SUB s c\n{rest}"));
-    let no_heartbeats = br#"{"heartbeat_interval":-1}"#;
-    let mut silent = bytes(
-        "  V2IDENTIFY\n",
-        &[no_heartbeats.len() as i32],
-        no_heartbeats,
-    );
-    silent.extend_from_slice(b"SUB s c\n");
-    check_all(vec![
-        fatal(
-            v2("SUB\n"),
-            &["-E_INVALID SUB insufficient number of parameters"],
-        ),
-        fatal(
-            v2("SUB s\n"),
-            &["-E_INVALID SUB insufficient number of parameters"],
-        ),
-        fatal(
-            v2("SUB a:b c\n"),
-            &["-E_BAD_TOPIC SUB topic name \"a:b\" is not valid"],
-        ),
-        fatal(
-            v2("SUB s a:b\n"),
-            &["-E_BAD_CHANNEL SUB channel name \"a:b\" is not valid"],
-        ),
-        fatal(
-            v2("SUB s  c\n"),
-            &["-E_BAD_CHANNEL SUB channel name \"\" is not valid"],
-        ),
-        fatal(
-            silent,
-            &["+OK", "-E_INVALID cannot SUB with heartbeats disabled"],
-        ),
-        fatal(sub("SUB s c\n"), &["+OK", &wrong("SUB")]),
-        fatal(sub("IDENTIFY\n"), &["+OK", &wrong("IDENTIFY")]),
-        fatal(sub("AUTH\n"), &["+OK", &wrong("AUTH")]),
-        fatal(v2("RDY 1\n"), &[&wrong("RDY")]),
-        fatal(v2("RDY nonsense\n"), &[&wrong("RDY")]),
-        fatal(
-            sub("RDY x\n"),
-            &["+OK", "-E_INVALID RDY could not parse count x"],
-        ),
-        fatal(
-            sub("RDY 2501\n"),
-            &["+OK", "-E_INVALID RDY count 2501 out of range 0-2500"],
-        ),
-        fatal(
-            sub("RDY 18446744073709551615\n"),
-            &["+OK", "-E_INVALID RDY count -1 out of range 0-2500"],
-        ),
-        alive(sub("RDY\nRDY \nRDY 2500 x\n"), &["+OK"]),
-        fatal(v2("CLS\n"), &[&wrong("CLS")]),
-        fatal(sub("CLS\nCLS\n"), &["+OK", "+CLOSE_WAIT", &wrong("CLS")]),
-        alive(sub("CLS x\nRDY nonsense\nNOP\n"), &["+OK", "+CLOSE_WAIT"]),
-        cut(sub("CLS\n"), &["+OK", "+CLOSE_WAIT"]),
-    ]);
-}
-
-#[test]
-fn message_command_errors() {
-    let id = "0123456789abcdef";
-    let sub = |rest: &str| v2(&format!("SUB s c\n{rest}"));
-    let mut cases = Vec::new();
-    for (command, arguments) in [("FIN", ""), ("REQ", " 0"), ("TOUCH", "")] {
-        let wrong = format!("-E_INVALID cannot {command} in current state");
-        cases.push(fatal(
-            v2(&format!("{command} {id}{arguments}\n")),
-            &[&wrong],
-        ));
-        cases.push(fatal(v2(&format!("{command}\n")), &[&wrong]));
-        let few = format!("-E_INVALID {command} insufficient number of params");
-        cases.push(fatal(sub(&format!("{command}\n")), &["+OK", &few]));
-        let bad_id = "-E_INVALID invalid message ID";
-        cases.push(fatal(
-            sub(&format!("{command} short{arguments}\n")),
-            &["+OK", bad_id],
-        ));
-        cases.push(fatal(
-            sub(&format!("{command} {id}0{arguments}\n")),
-            &["+OK", bad_id],
-        ));
-        // Only these errors leave the connection open.
-        let line = format!("{command} {id}{arguments}\n");
-        let unknown = format!("-E_{command}_FAILED {command} {id} failed ID not in flight");
-        cases.push(alive(
-            sub(&line.repeat(3)),
-            &["+OK", &unknown, &unknown, &unknown],
-        ));
-        cases.push(alive(
-            sub(&format!("CLS\n{line}")),
-            &["+OK", "+CLOSE_WAIT", &unknown],
-        ));
-        // Any sixteen bytes are an id.
-        let odd = "!!not-hex-at-al!";
-        cases.push(alive(
-            sub(&line.replace(id, odd)),
-            &["+OK", &unknown.replace(id, odd)],
-        ));
+/// Sends the bytes on a new connection and ends its side of the stream. Returns the last frame before the end.
+fn last_answer(broker: &Broker, sent: &[u8]) -> String {
+    let mut client = Client::connect_without_magic(broker.tcp_addr());
+    // A broker may close before it has read a long command, so a failed write does not matter.
+    let _ = client.try_send(sent);
+    client.close_write();
+    let mut last = String::new();
+    loop {
+        match client.try_frame() {
+            Ok(Some(frame)) => last = frame.text(),
+            Ok(None) => return last,
+            Err(error) if error.kind() == io::ErrorKind::ConnectionReset => return last,
+            Err(error) => panic!("the end of the stream was expected: {error}"),
+        }
     }
-    let few = "-E_INVALID REQ insufficient number of params";
-    cases.push(fatal(sub(&format!("REQ {id}\n")), &["+OK", few]));
-    let bad = "-E_INVALID REQ could not parse timeout -1";
-    cases.push(fatal(sub(&format!("REQ {id} -1\n")), &["+OK", bad]));
-    let unknown = format!("-E_REQ_FAILED REQ {id} failed ID not in flight");
-    cases.push(alive(
-        sub(&format!("REQ {id} 99999999\nREQ {id} \n")),
-        &["+OK", &unknown, &unknown],
-    ));
-    check_all(cases);
 }
 
+/// The answers to all malformed commands are recorded (`differential/*.case`). Here, each kind of them comes beside clients
+/// that go on working, and leaves no connection behind.
 #[test]
-fn identify_and_auth_errors() {
-    let json = |text: &str| bytes("  V2IDENTIFY\n", &[text.len() as i32], text.as_bytes());
-    let invalid = |text: &str| format!("-E_BAD_BODY IDENTIFY {text}");
-    let undecodable = invalid("failed to decode JSON body");
-    check_all(vec![
-        cut(
-            v2("IDENTIFY\n\0\0"),
-            &[&invalid("failed to read body size")],
+fn malformed_streams_harm_no_neighbour() {
+    let second = bytes("first", &[0], b"");
+    let nested = "[".repeat(100_000);
+    let size = nested.len() as i32;
+    let cases = [
+        (
+            bytes("\u{16}\u{3}\u{1}", &[0x0200_0100, 0x01fc_0303], b""),
+            "E_BAD_PROTOCOL",
         ),
-        fatal(
-            bytes("  V2IDENTIFY\n", &[0], b""),
-            &[&invalid("invalid body size 0")],
+        (bytes("  V", &[], b""), ""),
+        (
+            bytes("  V2FOO\nPUB t\n", &[], b""),
+            "E_INVALID invalid command FOO",
         ),
-        fatal(
-            bytes("  V2IDENTIFY\n", &[-1], b""),
-            &[&invalid("invalid body size -1")],
+        (bytes("  V2", &[], &[b'x'; 16_384]), ""),
+        (
+            bytes("  V2PUB t\n", &[i32::MAX], &[0; 100]),
+            "E_BAD_MESSAGE PUB message too big 2147483647 > 1048576",
         ),
-        fatal(
-            bytes("  V2IDENTIFY\n", &[BODY_BYTES_MAX + 1], b""),
-            &[&invalid("body too big 5242881 > 5242880")],
+        (
+            bytes("  V2PUB t\n", &[5], b"four"),
+            "E_BAD_MESSAGE PUB failed to read message body",
         ),
-        cut(
-            bytes("  V2IDENTIFY\n", &[10], b"{}"),
-            &[&invalid("failed to read body")],
+        (
+            bytes("  V2DPUB t 1\n", &[5], b"four"),
+            "E_BAD_MESSAGE DPUB failed to read message body",
         ),
-        fatal(json("[]"), &[&undecodable]),
-        fatal(json("{\"heartbeat_interval\":1e3}"), &[&undecodable]),
-        fatal(json("{} x"), &[&undecodable]),
-        fatal(json(&"[".repeat(100_000)), &[&undecodable]),
-        fatal(json(&"{\"a\":".repeat(100_000)), &[&undecodable]),
-        fatal(
-            json("{\"heartbeat_interval\":999}"),
-            &[&invalid("heartbeat interval (999) is invalid")],
+        (
+            bytes("  V2MPUB t\n", &[17, 2, 5], &second),
+            "E_BAD_MESSAGE MPUB invalid message(1) body size 0",
         ),
-        fatal(
-            json("{\"msg_timeout\":-1}"),
-            &[&invalid("msg timeout (-1) is invalid")],
+        (
+            bytes("  V2IDENTIFY\n", &[size], nested.as_bytes()),
+            "E_BAD_BODY IDENTIFY failed to decode JSON body",
         ),
-        fatal(
-            json("{\"sample_rate\":100}"),
-            &[&invalid("sample rate (100) is invalid")],
-        ),
-        alive(json("{}"), &["+OK"]),
-        alive(json("null"), &["+OK"]),
-        alive(
-            [json("{}"), json("{}")[4..].to_vec()].concat(),
-            &["+OK", "+OK"],
-        ),
-        fatal(
-            v2("AUTH x\n"),
-            &["-E_INVALID AUTH invalid number of parameters"],
-        ),
-        fatal(
+        (
             bytes("  V2AUTH\n", &[6], b"secret"),
-            &["-E_AUTH_DISABLED AUTH disabled"],
+            "E_AUTH_DISABLED AUTH disabled",
         ),
-        fatal(
-            bytes("  V2AUTH\n", &[0], b""),
-            &["-E_BAD_BODY AUTH invalid body size 0"],
+        (
+            bytes("  V2SUB s c\nRDY 2501\n", &[], b""),
+            "E_INVALID RDY count 2501 out of range 0-2500",
         ),
-        cut(
-            bytes("  V2AUTH\n", &[6], b"sec"),
-            &["-E_BAD_BODY AUTH failed to read body"],
+        (
+            bytes("  V2SUB s c\nFIN short\n", &[], b""),
+            "E_INVALID invalid message ID",
         ),
-    ]);
-}
-
-#[test]
-fn bad_publishes_store_no_message() {
+        (bytes("  V2SUB s c\nCLS\n", &[], b""), "CLOSE_WAIT"),
+    ];
     let broker = Broker::start(2, &[]);
-    check(
-        &broker,
-        &fatal(
-            bytes("  V2PUB bad-pub\n", &[0], b""),
-            &["-E_BAD_MESSAGE PUB invalid message body size 0"],
-        ),
-    );
-    check(
-        &broker,
-        &cut(
-            bytes("  V2DPUB bad-dpub 1\n", &[5], b"x"),
-            &["-E_BAD_MESSAGE DPUB failed to read message body"],
-        ),
-    );
-    let second = [&5i32.to_be_bytes()[..], b"first", &0i32.to_be_bytes()].concat();
-    check(
-        &broker,
-        &fatal(
-            bytes("  V2MPUB bad-mpub\n", &[17, 2], &second),
-            &["-E_BAD_MESSAGE MPUB invalid message(1) body size 0"],
-        ),
-    );
-    assert!(
-        broker.topic_stats("bad-pub").is_none(),
-        "a bad PUB creates no topic"
-    );
-    assert!(
-        broker.topic_stats("bad-dpub").is_none(),
-        "a bad DPUB creates no topic"
-    );
-    // Like nsqd, MPUB creates its topic before it checks the body, and publishes all or nothing.
-    let topic = broker
-        .topic_stats("bad-mpub")
-        .expect("MPUB creates its topic first");
-    assert_eq!(
-        (&topic["message_count"], &topic["depth"]),
-        (&0.into(), &0.into())
-    );
+    let neighbour = Neighbour::start(broker.tcp_addr());
+    for (sent, expected) in cases {
+        assert_eq!(last_answer(&broker, &sent), expected);
+    }
+    neighbour.stop();
+    wait_for_clients(&broker, 0);
 }
 
 // --- whole sessions
@@ -714,7 +205,7 @@ fn the_minimal_session() {
 
 /// Returns a session with every command.
 fn session(topic: &str) -> Vec<u8> {
-    let mut all = v2("").into_bytes();
+    let mut all = b"  V2".to_vec();
     let identify = br#"{"client_id":"c","feature_negotiation":false}"#;
     all.extend_from_slice(&Client::command_with_body("IDENTIFY", identify));
     for number in 0..50u32 {
@@ -749,7 +240,7 @@ fn check_session(client: &mut Client) {
             FrameType::Message => {
                 let message = Message::parse(&frame.data).expect("whole");
                 client.finish(&message.id);
-                let text = String::from_utf8(message.body).expect("text");
+                let text = message.text();
                 assert!(bodies.insert(text), "delivered twice");
             }
             FrameType::Error => {
@@ -821,7 +312,7 @@ fn a_session_in_pieces_of_any_size() {
 #[test]
 fn a_silent_client_gets_a_heartbeat_and_then_the_end() {
     let broker = Broker::start(1, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let start = Instant::now();
     client.identify(r#"{"heartbeat_interval":1000}"#);
     let heartbeat = client.frame();
@@ -841,7 +332,7 @@ fn a_silent_client_gets_a_heartbeat_and_then_the_end() {
 #[test]
 fn a_command_that_trickles_in_does_not_extend_the_deadline() {
     let broker = Broker::start(1, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let start = Instant::now();
     client.identify(r#"{"heartbeat_interval":1000}"#);
     let mut writer = client.writer();
@@ -851,7 +342,7 @@ fn a_command_that_trickles_in_does_not_extend_the_deadline() {
             if writer.write_all(&[byte]).is_err() {
                 return;
             }
-            std::thread::sleep(Duration::from_millis(20));
+            std::thread::sleep(Duration::from_millis(60));
         }
     });
     // At most two heartbeats come first.
@@ -878,7 +369,7 @@ fn a_command_that_trickles_in_does_not_extend_the_deadline() {
 #[test]
 fn commands_keep_a_connection_and_heartbeats_keep_coming() {
     let broker = Broker::start(1, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let start = Instant::now();
     client.identify(r#"{"heartbeat_interval":3000}"#);
     client.subscribe("kept", "channel");
@@ -895,8 +386,8 @@ fn commands_keep_a_connection_and_heartbeats_keep_coming() {
 fn expect_elapsed(start: Instant, milliseconds: u64) {
     let elapsed = start.elapsed();
     let due = Duration::from_millis(milliseconds);
-    // This is far below the 20 s for which the command arrives in pieces.
-    let late = due + Duration::from_secs(10);
+    // This is far below the 60 s for which the command arrives in pieces.
+    let late = due + Duration::from_secs(40);
     assert!(
         due <= elapsed && elapsed < late,
         "{elapsed:?} instead of {milliseconds} ms"
@@ -910,15 +401,14 @@ fn expect_elapsed(start: Instant, milliseconds: u64) {
 /// to other consumers.
 #[test]
 fn a_client_that_never_reads_harms_nobody() {
-    let _machine = whole_machine();
     let broker = Broker::start(2, &[]);
     let neighbour = Neighbour::start(broker.tcp_addr());
-    let mut idle = Client::connect(broker.tcp_addr());
+    let mut idle = broker.client();
     idle.identify(r#"{"heartbeat_interval":1000,"msg_timeout":2000}"#);
     idle.subscribe("large", "channel");
     idle.ready(2500);
     let body = vec![b'x'; 100_000];
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for _ in 0..300 {
         producer.publish("large", &body);
     }
@@ -944,9 +434,7 @@ fn a_client_that_never_reads_harms_nobody() {
         after < before + 20_000_000,
         "{before} bytes grew to {after}"
     );
-    let mut other = Client::connect(broker.tcp_addr());
-    other.subscribe("large", "channel");
-    other.ready(100);
+    let mut other = broker.consumer("large", "channel", 100);
     let mut seen = std::collections::BTreeSet::new();
     while seen.len() < 300 {
         let message = other.message();
@@ -966,14 +454,13 @@ fn a_consumer_that_reads_slowly_is_kept() {
     /// The bytes of one read. The consumer reads 75 KiB per second, so reading the send buffer
     /// alone takes more than 5 intervals.
     const PIECE_BYTES: usize = 7680;
-    let _machine = whole_machine();
     let broker = Broker::start(1, &["--msg-timeout=10m"]);
     let body = vec![b'x'; 10_000];
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for _ in 0..25 {
         producer.publish_many("large", &vec![&body; 100]);
     }
-    let mut slow = Client::connect(broker.tcp_addr());
+    let mut slow = broker.client();
     slow.identify(&format!(
         r#"{{"heartbeat_interval":{}}}"#,
         HEARTBEAT.as_millis()
@@ -997,9 +484,7 @@ fn a_consumer_that_reads_slowly_is_kept() {
             answered = Instant::now();
         }
     }
-    let channel = broker
-        .channel_stats("large", "channel")
-        .expect("it is there");
+    let channel = broker.channel("large", "channel");
     assert_eq!(channel["client_count"], 1);
     assert!(
         channel["depth"].as_u64() > Some(0),
@@ -1013,13 +498,13 @@ fn a_consumer_that_reads_slowly_is_kept() {
 fn newcomers_take_turns_with_others() {
     const NEWCOMERS: usize = 200;
     let broker = Broker::start(1, &[]);
-    let mut early = Client::connect(broker.tcp_addr());
+    let mut early = broker.client();
     early.identify("{}");
     broker.signal("STOP");
     let newcomers: Vec<_> = (0..NEWCOMERS)
         .map(|_| TcpStream::connect(broker.tcp_addr()).expect("the kernel accepts"))
         .collect();
-    early.send(&Client::command_with_body("PUB early", b"x"));
+    early.command("PUB early", b"x");
     broker.signal("CONT");
     early.expect_ok();
     let count = |log: &str| log.matches("TCP: new client(").count();
@@ -1042,11 +527,9 @@ fn newcomers_take_turns_with_others() {
 fn connections_that_one_event_lets_go_on_take_turns() {
     const CLIENTS: usize = 40;
     let broker = Broker::start(1, &[]);
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("waits", b"known");
-    let mut early = Client::connect(broker.tcp_addr());
-    early.subscribe("waits", "early");
-    early.ready(1);
+    let mut early = broker.consumer("waits", "early", 1);
     let known = early.message();
     early.finish(&known.id);
     let deleted = broker.post("/channel/delete?topic=waits&channel=early", b"");
@@ -1058,7 +541,7 @@ fn connections_that_one_event_lets_go_on_take_turns() {
     let commands = format!("SUB waits channel\nRDY 1\nFIN {next:016x}\n");
     let mut clients: Vec<Client> = (0..CLIENTS)
         .map(|_| {
-            let mut client = Client::connect(broker.tcp_addr());
+            let mut client = broker.client();
             client.identify("{}");
             client
         })
@@ -1098,7 +581,7 @@ fn connections_that_die_in_the_middle_of_a_publish_leave_nothing() {
             &mpub_large
         };
         let cut_at = random.between(1, all.len() as u64 - 1) as usize;
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.send(&all[..cut_at]);
         if round % 3 == 0 {
             reset(client);
@@ -1106,7 +589,7 @@ fn connections_that_die_in_the_middle_of_a_publish_leave_nothing() {
     }
     // Nobody reads these answers, and a reset arrives while the broker writes.
     for _ in 0..20 {
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.send(&[b"NOP\n".repeat(1000), pub_small(200)].concat());
         reset(client);
     }
@@ -1137,13 +620,13 @@ fn clients_cannot_forge_lines_of_the_log() {
     let forged = "x\n[nsqd] 2026/11/23 00:00:00.000000 FATAL: forged";
     for field in ["client_id", "hostname", "user_agent"] {
         let text = serde_json::Value::from(format!("{forged} \x1b[2J\u{9b}31m by {field}"));
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.identify(&format!("{{\"{field}\":{text}}}"));
         let line = broker.wait_for_log(&format!("by {field}"));
         let shown = forged.replace('\n', "\\n") + " \\x1b[2J\\u009b31m by";
         assert!(line.contains(&shown), "{line}");
     }
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.send(b"FOO\x1b[31m\r\x07 BAR\n");
     client.expect_error("E_INVALID invalid command FOO\x1b[31m\r\x07");
     let line = broker.wait_for_log("invalid command FOO");

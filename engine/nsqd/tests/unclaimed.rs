@@ -1,14 +1,14 @@
 //! `--unclaimed-messages`: what happens to the messages of topics without channels.
 
-use crate::support::{Broker, Client, TIMEOUT, run_nsqd, wait_until};
+use crate::support::{Broker, TIMEOUT, run_nsqd, wait_until};
 
 fn depth(broker: &Broker, topic: &str) -> u64 {
-    let stats = broker.topic_stats(topic).expect("it is there");
+    let stats = broker.topic(topic);
     stats["depth"].as_u64().expect("a number")
 }
 
 fn dropped(broker: &Broker, topic: &str) -> Option<u64> {
-    let stats = broker.topic_stats(topic).expect("it is there");
+    let stats = broker.topic(topic);
     stats.get("unclaimed_dropped_count")?.as_u64()
 }
 
@@ -24,7 +24,7 @@ fn topics_without_channels_have_bounds_by_their_names() {
             "--unclaimed-messages=*.old=age:1s",
         ],
     );
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     for topic in ["metrics.keep", "metrics.cpu", "logs.a", "web.old", "orders"] {
         for part in bodies.chunks(100) {
             producer.publish_many(topic, part);
@@ -52,9 +52,8 @@ fn topics_without_channels_have_bounds_by_their_names() {
     assert_eq!(depth(&broker, "logs.a"), kept);
     assert_eq!(depth(&broker, "orders"), 1000);
     // The first channel gets the newest messages, and loses none from then on.
-    let mut consumer = Client::connect(broker.tcp_addr());
-    consumer.subscribe("logs.a", "ch");
-    Client::connect(broker.tcp_addr()).publish_many("logs.a", &bodies);
+    let mut consumer = broker.subscribe("logs.a", "ch");
+    broker.client().publish_many("logs.a", &bodies);
     consumer.ready(100);
     for expected in bodies[1000 - kept as usize..].iter().chain(&bodies) {
         let message = consumer.message();

@@ -7,7 +7,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::support::{Broker, Client, Launch, TIMEOUT, is_installed, parse_http, wait_until};
+use crate::support::{Broker, Launch, TIMEOUT, is_installed, parse_http, wait_until};
 use serde_json::Value;
 
 /// Starts a broker with both sockets in a directory of its own.
@@ -16,12 +16,12 @@ fn broker(shards: usize) -> (tempfile::TempDir, Broker) {
         .prefix("nsqd-unix-")
         .tempdir()
         .expect("a temporary directory can be made");
-    let launch = Launch {
-        tcp_address: path(&directory, "tcp").display().to_string(),
-        http_address: path(&directory, "http").display().to_string(),
-        ..Launch::new(shards, &[])
-    };
-    let broker = launch.start();
+    let broker = Launch::new(shards, &[])
+        .on(
+            &path(&directory, "tcp").display().to_string(),
+            &path(&directory, "http").display().to_string(),
+        )
+        .start();
     (directory, broker)
 }
 
@@ -187,12 +187,11 @@ fn sockets_stand_beside_the_addresses_with_one_mode() {
         format!("--http-unix-socket={}", http.display()),
         "--unix-socket-mode=0620".to_owned(),
     ];
-    let launch = Launch::new(2, &flags.each_ref().map(String::as_str));
-    let mut broker = launch.start();
+    let mut broker = Launch::new(2, &flags.each_ref().map(String::as_str)).start();
     assert_eq!((mode(&tcp), mode(&http)), (0o620, 0o620));
     // All four listeners lead to the same broker.
     assert_eq!(frame_of_publish(&tcp), b"OK");
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish("topic", b"y");
     let count = |stats: &Value| stats["topics"][0]["message_count"].clone();
     let target = "/stats?format=json&include_mem=false";

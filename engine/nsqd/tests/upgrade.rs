@@ -9,9 +9,7 @@ use std::path::{Path, PathBuf};
 use diskq::{DataPathLock, OsFiles};
 use diskq_import::{ExportOptions, Metadata};
 
-use crate::support::{
-    Broker, Client, Launch, TIMEOUT, Tmpfs, contents, wait_until, without_privileges,
-};
+use crate::support::{Broker, Launch, TIMEOUT, Tmpfs, contents, wait_until, without_privileges};
 
 /// A queue: the number and the attempts of each message.
 type Queue = Vec<(u32, u16)>;
@@ -93,7 +91,7 @@ fn start(data_path: &Path, program: Option<PathBuf>) -> Broker {
 /// Checks that the depths and pauses are those of the original.
 fn check_stats(broker: &Broker, fixture: &Fixture) {
     let name = fixture.name;
-    let topic = broker.topic_stats("orders").expect("the topic is there");
+    let topic = broker.topic("orders");
     assert_eq!(topic["depth"], fixture.waiting.len(), "{name}");
     assert_eq!(topic["paused"], fixture.paused, "{name}");
     let channels = topic["channels"].as_array().expect("a list");
@@ -108,29 +106,23 @@ fn check_stats(broker: &Broker, fixture: &Fixture) {
 
 /// Checks that every channel delivers each of its messages once, with one more attempt than before.
 fn check_deliveries(broker: &Broker, fixture: &Fixture) {
-    broker
-        .post("/topic/unpause?topic=orders", b"")
-        .expect_status(200);
+    broker.admin("/topic/unpause?topic=orders");
     let mut channels = fixture.channels.clone();
     if channels.is_empty() {
         channels.push(("first", false, Vec::new()));
     }
     for (channel, paused, queue) in &channels {
         if *paused {
-            let target = format!("/channel/unpause?topic=orders&channel={channel}");
-            broker.post(&target, b"").expect_status(200);
+            broker.admin(&format!("/channel/unpause?topic=orders&channel={channel}"));
         }
         let mut expected: BTreeMap<Vec<u8>, u16> = BTreeMap::new();
         for (n, attempts) in queue.iter().chain(&fixture.waiting) {
             expected.insert(format!("message {n:04}").into_bytes(), attempts + 1);
         }
-        let mut client = Client::connect(broker.tcp_addr());
-        client.subscribe("orders", channel);
-        client.ready(100);
+        let mut client = broker.consumer("orders", channel, 100);
         let mut delivered = BTreeMap::new();
         while delivered.len() < expected.len() {
-            let message = client.message();
-            client.finish(&message.id);
+            let message = client.take();
             let again = delivered.insert(message.body, message.attempts);
             assert_eq!(
                 again, None,
@@ -280,10 +272,10 @@ fn going_back_loses_nothing() {
 fn one_unreadable_file_refuses_the_takeover() {
     for closed in ["orders:audit.diskqueue.000000.dat", "orders.log"] {
         let data = directory();
-        let launch = || Launch {
-            data_path: Some(data.path().to_path_buf()),
-            via: without_privileges(),
-            ..Launch::new(2, &[])
+        let launch = || {
+            Launch::new(2, &[])
+                .via(without_privileges())
+                .at(data.path())
         };
         let mut broker = launch().start();
         let created = broker.post("/topic/create?topic=orders", b"");
@@ -325,10 +317,7 @@ fn a_committed_takeover_that_cannot_be_completed_is_not_to_be_undone() {
     let done = data.path().join("import.done");
     std::fs::create_dir(&done).expect("the name is free");
     std::fs::write(done.join("manifest"), "damaged").expect("the directory is ours");
-    let launch = Launch {
-        data_path: Some(data.path().to_path_buf()),
-        ..Launch::new(1, &[])
-    };
+    let launch = Launch::new(1, &[]).at(data.path());
     let Err(exit) = launch.try_start() else {
         panic!("the broker started without a manifest");
     };
@@ -348,10 +337,7 @@ fn without_room_nothing_changes() {
     copy("two-channels", &disk.path());
     let filler = disk.fill("filler");
     let before = contents(&disk.path());
-    let launch = Launch {
-        data_path: Some(disk.path()),
-        ..Launch::new(1, &[])
-    };
+    let launch = Launch::new(1, &[]).at(disk.path());
     let Err(exit) = launch.try_start() else {
         panic!("the broker started without room");
     };

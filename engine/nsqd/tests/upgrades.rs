@@ -48,9 +48,9 @@ fn check_combinations(shards: usize) {
     let sizes = [1, 100, 16_384, 32_769, 65_501, 65_536, 131_072, 1_048_576];
     for (number, upgrades) in combinations(&certificates).iter().enumerate() {
         let topic = format!("combination-{number}");
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         let answer = producer.upgrade(upgrades);
-        let mut consumer = Client::connect(broker.tcp_addr());
+        let mut consumer = broker.client();
         consumer.upgrade(upgrades);
         consumer.subscribe(&topic, "channel");
         consumer.ready(3);
@@ -85,7 +85,7 @@ fn check_combinations(shards: usize) {
 
 /// Checks the encoding of a topic's one consumer in /stats.
 fn expect_in_stats(broker: &Broker, topic: &str, upgrades: &[Upgrade]) {
-    let channel = broker.channel_stats(topic, "channel").expect("it is there");
+    let channel = broker.channel(topic, "channel");
     let client = &channel["clients"][0];
     let has = |wanted: fn(&Upgrade) -> bool| upgrades.iter().any(wanted);
     let tls = has(|upgrade| matches!(upgrade, Upgrade::Tls(_)));
@@ -125,7 +125,7 @@ fn every_combination_carries_every_size_on_5_shards() {
 fn disabled_upgrades_are_not_granted() {
     let certificates = Certificates::new();
     let broker = Broker::start(1, &["--snappy=false", "--max-deflate-level=3"]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let answer = client.ask(&[certificates.tls(), Upgrade::Snappy]);
     let start = "\"tls_v1\":false,\"deflate\":false,\"deflate_level\":3,\"max_deflate_level\":3,";
     assert!(answer.contains(start), "{answer}");
@@ -143,15 +143,15 @@ fn disabled_upgrades_are_not_granted() {
     client.publish("topic", b"compressed");
 
     let broker = Broker::start(1, &["--deflate=false"]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     // The broker allows only one of the two, so the request is no contradiction.
     let answer = client.ask(&[Upgrade::Snappy, Upgrade::Deflate(6)]);
     assert!(answer.contains("\"snappy\":true") && answer.contains("\"deflate\":false"));
 
     let broker = Broker::start(1, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let both = r#"{"feature_negotiation":true,"snappy":true,"deflate":true}"#;
-    client.send(&Client::command_with_body("IDENTIFY", both.as_bytes()));
+    client.command("IDENTIFY", both.as_bytes());
     client.expect_error("E_IDENTIFY_FAILED cannot enable both deflate and snappy compression");
     client.expect_close();
 }
@@ -161,7 +161,7 @@ fn disabled_upgrades_are_not_granted() {
 #[test]
 fn bytes_sent_ahead_of_an_upgrade_are_dropped() {
     let broker = Broker::start(1, &[]);
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     let json = r#"{"feature_negotiation":true,"snappy":true}"#;
     let mut ahead = Client::command_with_body("IDENTIFY", json.as_bytes());
     ahead.extend(Client::command_with_body("PUB lost", b"x"));
@@ -199,7 +199,7 @@ fn bytes_may_arrive_one_by_one() {
         // Each client has its own topic: the broker may still count the previous client as a
         // consumer.
         let topic = format!("slow-{number}");
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.trickle();
         client.upgrade(upgrades);
         let text = body(150, 1);
@@ -231,7 +231,7 @@ fn layers_move_with_their_connection() {
     .enumerate()
     {
         let topic = |n: usize| format!("moved-{number}-{n}");
-        let mut producer = Client::connect(broker.tcp_addr());
+        let mut producer = broker.client();
         producer.upgrade(upgrades);
         // Everything is sent at once, so the bytes behind a move have been opened in part when the
         // connection moves.
@@ -247,14 +247,14 @@ fn layers_move_with_their_connection() {
         producer.send(&ahead);
         (0..TOPICS * STREAK).for_each(|_| producer.expect_ok());
         for n in 0..TOPICS {
-            let mut consumer = Client::connect(broker.tcp_addr());
+            let mut consumer = broker.client();
             consumer.upgrade(upgrades);
             consumer.send(format!("SUB {} channel\nRDY 7\nNOP\n", topic(n)).as_bytes());
             consumer.expect_ok();
             let mut counts = BTreeSet::new();
             for _ in 0..STREAK {
                 let message = consumer.message();
-                let text = String::from_utf8_lossy(&message.body).into_owned();
+                let text = message.text();
                 counts.insert(text.rsplit(' ').next().unwrap_or_default().to_owned());
                 consumer.finish(&message.id);
             }
@@ -263,31 +263,21 @@ fn layers_move_with_their_connection() {
     }
 }
 
+/// The answers to other commands, and over HTTP, are recorded (`differential/tls.case`).
 #[test]
 fn required_tls_comes_before_everything_else() {
     let certificates = Certificates::new();
     for (flag, http_status) in [("--tls-required", 403), ("--tls-required=tcp-https", 200)] {
         let broker = certificates.broker(1, &[flag]);
-        for command in [
-            "FOO",
-            "",
-            "NOP",
-            "PUB topic",
-            "SUB topic channel",
-            "IDENTIFYx",
-        ] {
-            let mut client = Client::connect(broker.tcp_addr());
-            client.send(format!("{command}\n").as_bytes());
-            let word = command.split(' ').next().unwrap_or_default();
-            let text = format!("E_INVALID cannot {word} in current state (TLS required)");
-            client.expect_error(&text);
-            client.expect_close();
-        }
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
+        client.send(b"NOP\n");
+        client.expect_error("E_INVALID cannot NOP in current state (TLS required)");
+        client.expect_close();
+        let mut client = broker.client();
         client.upgrade(&[certificates.tls()]);
         client.publish("topic", b"x");
         // Compression alone does not satisfy the broker.
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.upgrade(&[Upgrade::Snappy]);
         client.send(b"NOP\n");
         client.expect_error("E_INVALID cannot NOP in current state (TLS required)");
@@ -319,7 +309,7 @@ fn client_certificates_are_judged_by_the_policy() {
             (ours.tls_with_certificate_of(&strangers), stranger),
             (ours.tls_with_certificate_of(&ours), own),
         ] {
-            let mut client = Client::connect(broker.tcp_addr());
+            let mut client = broker.client();
             let result = client.try_upgrade(&[upgrade]);
             assert_eq!(result.is_ok(), is_accepted, "{policy}: {result:?}");
             if is_accepted {
@@ -327,7 +317,7 @@ fn client_certificates_are_judged_by_the_policy() {
             }
         }
         // The policy alone requires TLS.
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.send(b"NOP\n");
         client.expect_error("E_INVALID cannot NOP in current state (TLS required)");
     };
@@ -341,12 +331,13 @@ fn a_client_may_refuse_the_certificate() {
     let certificates = Certificates::new();
     let broker = certificates.broker(1, &[]);
     let other = Certificates::new();
-    let error = Client::connect(broker.tcp_addr())
+    let error = broker
+        .client()
         .try_upgrade(&[other.tls()])
         .expect_err("another authority");
     assert!(error.to_string().contains("certificate"), "{error}");
     broker.wait_for_log("- E_IDENTIFY_FAILED IDENTIFY failed TLS: received fatal alert");
-    Client::connect(broker.tcp_addr()).upgrade(&[certificates.tls()]);
+    broker.client().upgrade(&[certificates.tls()]);
 }
 
 #[test]
@@ -354,7 +345,7 @@ fn an_invalid_handshake_is_answered_in_plain_text() {
     let certificates = Certificates::new();
     let broker = certificates.broker(1, &[]);
     let asked = || {
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.ask(&[certificates.tls(), Upgrade::Snappy]);
         client
     };
@@ -380,7 +371,7 @@ fn half_a_handshake_and_silence_end_after_5_s_without_a_heartbeat() {
     let mut clients: Vec<Client> = [&b""[..], &[22, 3, 1, 2, 0, 1, 0]]
         .into_iter()
         .map(|sent| {
-            let mut client = Client::connect(broker.tcp_addr());
+            let mut client = broker.client();
             let json = r#"{"feature_negotiation":true,"tls_v1":true,"heartbeat_interval":1000}"#;
             client.identify(json);
             client.send(sent);
@@ -428,7 +419,7 @@ fn compressed_garbage_closes_without_an_answer() {
         ),
         (Upgrade::Deflate(6), || upgrade::Upgrade::deflate(6)),
     ] {
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.upgrade(&[asked]);
         let mut wire = sealed(upgrade(), &Client::command_with_body("PUB topic", b"x"));
         wire.extend([0x7f; 100]);
@@ -438,7 +429,7 @@ fn compressed_garbage_closes_without_an_answer() {
     }
     broker.wait_for_log("failed to read command - snappy: ");
     broker.wait_for_log("failed to read command - deflate: ");
-    let topic = broker.topic_stats("topic").expect("published to");
+    let topic = broker.topic("topic");
     assert_eq!(topic["message_count"], 2);
 }
 
@@ -452,7 +443,7 @@ fn a_bomb_is_opened_piece_by_piece() {
     let mut nops = b"NOP\n".repeat(64 << 18);
     assert_eq!(nops.len(), 64 << 20);
     nops.extend(Client::command_with_body("PUB end", b"x"));
-    let mut client = Client::connect(broker.tcp_addr());
+    let mut client = broker.client();
     client.upgrade(&[Upgrade::Deflate(6)]);
     let mut wire = sealed(upgrade::Upgrade::deflate(6), &nops);
     assert!(wire.len() < 400_000, "{} bytes", wire.len());
@@ -477,7 +468,7 @@ fn a_bomb_is_opened_piece_by_piece() {
         ),
         (vec![b'x'; 64 << 20], None),
     ] {
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.upgrade(&[Upgrade::Snappy]);
         wire = sealed(upgrade::Upgrade::snappy(), &plain);
         let mut writer = client.writer();
@@ -516,7 +507,7 @@ fn input_that_takes_long_to_open_leaves_the_neighbours_their_turn() {
         (certificates.tls(), 100_000),
     ];
     for (upgrade, piece_bytes) in kinds {
-        let mut client = Client::connect(broker.tcp_addr());
+        let mut client = broker.client();
         client.upgrade(std::slice::from_ref(&upgrade));
         let connection = client.writer();
         let mut seal = match &upgrade {
@@ -544,7 +535,7 @@ fn input_that_takes_long_to_open_leaves_the_neighbours_their_turn() {
         };
         // Ends with the connection.
         let flood = thread::spawn(move || while send().is_ok() {});
-        let mut neighbour = Client::connect(broker.tcp_addr());
+        let mut neighbour = broker.client();
         let mut slowest = Duration::ZERO;
         for _ in 0..300 {
             let start = Instant::now();
@@ -570,7 +561,7 @@ fn a_consumer_that_does_not_read_costs_little() {
     let broker = certificates.broker(1, &[]);
     let mut consumers: Vec<Client> = (0..10)
         .map(|_| {
-            let mut consumer = Client::connect(broker.tcp_addr());
+            let mut consumer = broker.client();
             consumer.identify(r#"{"heartbeat_interval":2000}"#);
             consumer.upgrade(&[certificates.tls()]);
             consumer.subscribe("topic", "channel");
@@ -579,7 +570,7 @@ fn a_consumer_that_does_not_read_costs_little() {
         })
         .collect();
     let before = rss(broker.pid()).anonymous_bytes;
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     // A consumer that also sends nothing would be ended for its silence.
     let mut send_nops = || {
         for consumer in &mut consumers {
@@ -594,9 +585,7 @@ fn a_consumer_that_does_not_read_costs_little() {
     assert!(grown < 24 << 20, "{grown} bytes for 10 consumers");
     let is_closed = wait_until(TIMEOUT, || {
         send_nops();
-        let channel = broker
-            .channel_stats("topic", "channel")
-            .expect("it is there");
+        let channel = broker.channel("topic", "channel");
         channel["client_count"] == 0
     });
     assert!(is_closed, "{}", broker.log());
@@ -658,7 +647,7 @@ fn openssl_works_with_the_broker() {
         expect_openssl(&broker, "-tls1_3", true);
         expect_openssl(&broker, "-tls1_1", false);
         let anyone = client_config(&ClientTls::default()).expect("nothing is read");
-        Client::connect(broker.tcp_addr()).upgrade(&[Upgrade::Tls(anyone)]);
+        broker.client().upgrade(&[Upgrade::Tls(anyone)]);
         flags.push("--tls-min-version=tls1.3");
         let broker = Broker::start(1, &flags);
         expect_openssl(&broker, "-tls1_2", false);

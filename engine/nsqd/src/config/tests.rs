@@ -19,6 +19,7 @@ fn bad(code: u8, args: &[&str]) -> String {
     exit.stderr.lines().next().unwrap_or_default().to_string()
 }
 
+/// The other defaults are recorded (`tests/differential/http_config.case`).
 #[test]
 fn defaults_are_nsqds() {
     let config = good(&[]);
@@ -28,32 +29,11 @@ fn defaults_are_nsqds() {
     assert_eq!(config.tcp_address, "0.0.0.0:4150");
     assert_eq!(config.http_address, "0.0.0.0:4151");
     assert_eq!(config.broadcast_address, "vm");
-    assert_eq!(
-        (config.broadcast_tcp_port, config.broadcast_http_port),
-        (0, 0)
-    );
+    let ports = (config.broadcast_tcp_port, config.broadcast_http_port);
+    assert_eq!(ports, (0, 0));
     assert_eq!(config.data_path, std::env::current_dir().unwrap());
-    assert_eq!(config.mem_queue_count, 10_000);
-    assert_eq!(config.file_bytes_max, 104_857_600);
-    assert_eq!(config.sync_every, 2500);
-    assert_eq!(config.sync_timeout, Duration::from_secs(2));
-    assert_eq!(config.msg_timeout, Duration::from_secs(60));
-    assert_eq!(config.msg_timeout_max, Duration::from_secs(900));
-    assert_eq!(config.msg_bytes_max, 1_048_576);
-    assert_eq!(config.body_bytes_max, 5_242_880);
-    assert_eq!(config.req_timeout_max, Duration::from_secs(3600));
-    assert_eq!(config.heartbeat_interval_max, Duration::from_secs(60));
-    assert_eq!(config.rdy_count_max, 2500);
-    assert_eq!(config.output_buffer_bytes_max, 65_536);
-    assert_eq!(config.output_buffer_timeout_max, Duration::from_secs(30));
-    assert_eq!(config.output_buffer_timeout_min, Duration::from_millis(25));
-    assert_eq!(config.output_buffer_timeout, Duration::from_millis(250));
-    assert_eq!(config.channel_consumers_max, 0);
-    assert_eq!(config.deflate_level_max, 6);
-    assert_eq!(
-        config.shard_count,
-        std::thread::available_parallelism().unwrap()
-    );
+    let cores = std::thread::available_parallelism().unwrap();
+    assert_eq!(config.shard_count, cores);
     assert!(!config.pin_shards);
 }
 
@@ -109,40 +89,45 @@ fn everything_after_a_non_flag_is_ignored() {
 
 #[test]
 fn flag_errors_are_gos_and_exit_2() {
-    assert_eq!(bad(2, &["-foo"]), "flag provided but not defined: -foo");
-    assert_eq!(bad(2, &["--foo=1"]), "flag provided but not defined: -foo");
+    for (arg, expected) in [
+        ("-foo", "flag provided but not defined: -foo"),
+        ("--foo=1", "flag provided but not defined: -foo"),
+        (
+            "--mem-queue-size",
+            "flag needs an argument: -mem-queue-size",
+        ),
+        ("---x", "bad flag syntax: ---x"),
+        ("--=x", "bad flag syntax: --=x"),
+        ("-=x", "bad flag syntax: -=x"),
+    ] {
+        assert_eq!(bad(2, &[arg]), expected);
+    }
+    for (arg, flag, value, why) in [
+        (
+            "--mem-queue-size=abc",
+            "flag -mem-queue-size",
+            "abc",
+            "parse error",
+        ),
+        (
+            "--mem-queue-size=99999999999999999999",
+            "flag -mem-queue-size",
+            "99999999999999999999",
+            "value out of range",
+        ),
+        ("--msg-timeout=5", "flag -msg-timeout", "5", "parse error"),
+        ("--node-id=", "flag -node-id", "", "parse error"),
+    ] {
+        let expected = format!("invalid value \"{value}\" for {flag}: {why}");
+        assert_eq!(bad(2, &[arg]), expected);
+    }
+    let error = bad(2, &["--worker-id=5"]);
     assert_eq!(
-        bad(2, &["--mem-queue-size"]),
-        "flag needs an argument: -mem-queue-size"
-    );
-    assert_eq!(bad(2, &["---x"]), "bad flag syntax: ---x");
-    assert_eq!(bad(2, &["--=x"]), "bad flag syntax: --=x");
-    assert_eq!(bad(2, &["-=x"]), "bad flag syntax: -=x");
-    assert_eq!(
-        bad(2, &["--mem-queue-size=abc"]),
-        "invalid value \"abc\" for flag -mem-queue-size: parse error"
-    );
-    assert_eq!(
-        bad(2, &["--mem-queue-size=99999999999999999999"]),
-        "invalid value \"99999999999999999999\" for flag -mem-queue-size: value out of range"
-    );
-    assert_eq!(
-        bad(2, &["--msg-timeout", "5"]),
-        "invalid value \"5\" for flag -msg-timeout: parse error"
-    );
-    assert_eq!(
-        bad(2, &["--node-id="]),
-        "invalid value \"\" for flag -node-id: parse error"
-    );
-    assert_eq!(
-        bad(2, &["--worker-id=5"]),
+        error,
         "invalid boolean value \"5\" for -worker-id: parse error"
     );
-    assert_eq!(
-        bad(2, &["--log-level=foo"]),
-        "invalid value \"foo\" for flag -log-level: invalid log level 'foo' \
-         (debug, info, warn, error, fatal)"
-    );
+    let expected = "invalid value \"foo\" for flag -log-level: invalid log level 'foo' (debug, info, warn, error, fatal)";
+    assert_eq!(bad(2, &["--log-level=foo"]), expected);
 }
 
 #[test]
@@ -407,101 +392,65 @@ fn file_value(name: &str, text: &str) -> Value {
     config.options.value(name).clone()
 }
 
+/// Lines of a configuration file, and behind each one how nsqd refuses its value.
+const REFUSED_VALUES: &str = r#"
+msg_timeout = 1.5
+    1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64
+msg_timeout = true
+    true (1m0s) for field MsgTimeout - invalid time.Duration value type bool
+msg_timeout = []
+    [] (1m0s) for field MsgTimeout - invalid time.Duration value type []interface {}
+msg_timeout = {a = 1}
+    map[a:1] (1m0s) for field MsgTimeout - invalid time.Duration value type map[string]interface {}
+msg_timeout = "5"
+    5 (1m0s) for field MsgTimeout - time: missing unit in duration "5"
+msg_timeout = "5d"
+    5d (1m0s) for field MsgTimeout - time: unknown unit "d" in duration "5d"
+msg_timeout = "x"
+    x (1m0s) for field MsgTimeout - time: invalid duration "x"
+mem_queue_size = 1.0
+    1 (10000) for field MemQueueSize - invalid int64 value type float64
+mem_queue_size = "0x10"
+    0x10 (10000) for field MemQueueSize - strconv.ParseInt: parsing "0x10": invalid syntax
+mem_queue_size = [1, 2.5]
+    [1 2.5] (10000) for field MemQueueSize - invalid int64 value type []interface {}
+id = "99999999999999999999"
+    99999999999999999999 (617) for field ID - strconv.ParseInt: parsing "99999999999999999999": value out of range
+deflate = "nope"
+    nope (true) for field DeflateEnabled - strconv.ParseBool: parsing "nope": invalid syntax
+deflate = 1.0
+    1 (true) for field DeflateEnabled - invalid bool value type float64
+broadcast_tcp_port = true
+    true (0) for field BroadcastTCPPort - invalid int64 value type bool
+e2e_processing_latency_percentiles = "0.5, x"
+    0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing "x": invalid syntax
+"#;
+
+/// nsqd takes these values for something else, or crashes.
+const OURS_REFUSED_VALUES: &str = r#"
+tcp_address = 5
+    5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64
+deflate = 1
+    1 (true) for field DeflateEnabled - write true or false: nsqd takes 0 for true
+nsqlookupd_tcp_addresses = true
+    true ([]) for field NSQLookupdTCPAddresses - invalid []string value type bool
+nsqlookupd_tcp_addresses = [1]
+    [1] ([]) for field NSQLookupdTCPAddresses - 1 in an array that takes only strings
+e2e_processing_latency_percentiles = [0.5, 1]
+    [0.5 1] ([]) for field E2EProcessingLatencyPercentiles - 1 in an array that takes only floats (1.0, not 1)
+e2e_processing_latency_percentiles = 0.5
+    0.5 ([]) for field E2EProcessingLatencyPercentiles - invalid []float64 value type float64
+"#;
+
 #[test]
 fn values_in_a_file_are_refused_in_nsqds_words() {
-    let check = |line: &str, tail: &str| {
-        let expected = format!("ERROR: Resolve failed to coerce value {tail}");
-        assert_eq!(file_error(line), expected, "{line}");
-    };
-    check(
-        "msg_timeout = 1.5",
-        "1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64",
-    );
-    check(
-        "msg_timeout = true",
-        "true (1m0s) for field MsgTimeout - invalid time.Duration value type bool",
-    );
-    check(
-        "msg_timeout = []",
-        "[] (1m0s) for field MsgTimeout - invalid time.Duration value type []interface {}",
-    );
-    check(
-        "msg_timeout = {a = 1}",
-        "map[a:1] (1m0s) for field MsgTimeout - invalid time.Duration value type \
-         map[string]interface {}",
-    );
-    check(
-        "msg_timeout = \"5\"",
-        "5 (1m0s) for field MsgTimeout - time: missing unit in duration \"5\"",
-    );
-    check(
-        "msg_timeout = \"5d\"",
-        "5d (1m0s) for field MsgTimeout - time: unknown unit \"d\" in duration \"5d\"",
-    );
-    check(
-        "msg_timeout = \"x\"",
-        "x (1m0s) for field MsgTimeout - time: invalid duration \"x\"",
-    );
-    check(
-        "mem_queue_size = 1.0",
-        "1 (10000) for field MemQueueSize - invalid int64 value type float64",
-    );
-    check(
-        "mem_queue_size = \"0x10\"",
-        "0x10 (10000) for field MemQueueSize - strconv.ParseInt: parsing \"0x10\": invalid syntax",
-    );
-    check(
-        "mem_queue_size = [1, 2.5]",
-        "[1 2.5] (10000) for field MemQueueSize - invalid int64 value type []interface {}",
-    );
-    check(
-        "id = \"99999999999999999999\"",
-        "99999999999999999999 (617) for field ID - strconv.ParseInt: parsing \
-         \"99999999999999999999\": value out of range",
-    );
-    check(
-        "deflate = \"nope\"",
-        "nope (true) for field DeflateEnabled - strconv.ParseBool: parsing \"nope\": invalid syntax",
-    );
-    check(
-        "deflate = 1.0",
-        "1 (true) for field DeflateEnabled - invalid bool value type float64",
-    );
-    check(
-        "broadcast_tcp_port = true",
-        "true (0) for field BroadcastTCPPort - invalid int64 value type bool",
-    );
-    check(
-        "e2e_processing_latency_percentiles = \"0.5, x\"",
-        "0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing \
-         \"x\": invalid syntax",
-    );
-    // nsqd takes these values for something else, or crashes.
-    check(
-        "tcp_address = 5",
-        "5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64",
-    );
-    check(
-        "deflate = 1",
-        "1 (true) for field DeflateEnabled - write true or false: nsqd takes 0 for true",
-    );
-    check(
-        "nsqlookupd_tcp_addresses = true",
-        "true ([]) for field NSQLookupdTCPAddresses - invalid []string value type bool",
-    );
-    check(
-        "nsqlookupd_tcp_addresses = [1]",
-        "[1] ([]) for field NSQLookupdTCPAddresses - 1 in an array that takes only strings",
-    );
-    check(
-        "e2e_processing_latency_percentiles = [0.5, 1]",
-        "[0.5 1] ([]) for field E2EProcessingLatencyPercentiles - 1 in an array that takes only \
-         floats (1.0, not 1)",
-    );
-    check(
-        "e2e_processing_latency_percentiles = 0.5",
-        "0.5 ([]) for field E2EProcessingLatencyPercentiles - invalid []float64 value type float64",
-    );
+    for table in [REFUSED_VALUES, OURS_REFUSED_VALUES] {
+        let lines: Vec<&str> = table.trim().lines().map(str::trim).collect();
+        for case in lines.chunks(2) {
+            let expected = format!("ERROR: Resolve failed to coerce value {}", case[1]);
+            assert_eq!(file_error(case[0]), expected, "{}", case[0]);
+        }
+    }
     for (line, expected) in [
         ("tls_required = \"maybe\"", "tls_required maybe"),
         ("tls_required = 5", "tls_required 5"),
@@ -792,4 +741,20 @@ fn the_documentation_has_every_flag() {
         page == updated,
         "out of date: run with UPDATE_DOCS=1 and look at the difference"
     );
+}
+
+/// docs/compatibility.md says which flags nsqd lacks, and which keys of `/config`.
+#[test]
+fn the_page_of_differences_names_every_own_flag_and_its_key() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
+    let page = std::fs::read_to_string(path).expect("the page exists");
+    let (of_nsqd, _) = page
+        .split_once("\n## nsqlookupd\n")
+        .expect("a part for nsqd");
+    let flags = NSQD.own_flags.iter();
+    let keys = flags.clone().filter_map(program::flag::Flag::key);
+    let names = flags.map(|flag| format!("`--{}`", flag.name));
+    let names = names.chain(keys.map(|key| format!("/config/{key}`")));
+    let missing: Vec<String> = names.filter(|name| !of_nsqd.contains(name)).collect();
+    assert_eq!(missing, [""; 0]);
 }

@@ -3,7 +3,7 @@
 use serde::Deserialize;
 
 use super::{GO, Latency, Poller, Scene, now_seconds};
-use crate::support::{Broker, Client, TIMEOUT, wait_until};
+use crate::support::{Broker, TIMEOUT, wait_until};
 
 #[derive(Deserialize)]
 struct Stats {
@@ -177,10 +177,7 @@ fn exporters_read_every_topic_channel_and_client() {
 
     // The next poll over the same connection sees the changes.
     scene.consumer.close_wait();
-    scene
-        .broker
-        .post("/topic/delete?topic=returns", b"")
-        .expect_status(200);
+    scene.broker.admin("/topic/delete?topic=returns");
     let stats: Stats = exporter.decode("/stats?format=json");
     assert_eq!(stats.topics.len(), 2);
     drop(scene.consumer);
@@ -198,9 +195,9 @@ fn exporters_tell_what_is_on_disk_from_what_is_in_memory() {
         "/topic/create?topic=orders",
         "/channel/create?topic=orders&channel=audit",
     ] {
-        broker.post(target, b"").expect_status(200);
+        broker.admin(target);
     }
-    let mut producer = Client::connect(broker.tcp_addr());
+    let mut producer = broker.client();
     producer.publish_many("orders", &["12345678"; 10]);
     let mut exporter = Poller::connect(&broker, &GO);
     let mut last = Vec::new();

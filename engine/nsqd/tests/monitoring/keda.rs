@@ -73,7 +73,7 @@ fn keda_scales_by_the_depth_of_a_broker() {
     assert_eq!(depth(&mut keda, "returns", "refunds"), 1);
     assert_eq!(depth(&mut keda, "unknown", "any"), 0);
     let resumed = "/channel/unpause?topic=orders&channel=audit";
-    scene.broker.post(resumed, b"").expect_status(200);
+    scene.broker.admin(resumed);
     assert_eq!(depth(&mut keda, "orders", "audit"), 9);
 }
 
@@ -124,7 +124,7 @@ fn keda_scales_by_the_depth_of_all_brokers_that_nsqlookupds_name() {
         "/channel/create?topic=parcels&channel=labels",
     ] {
         other.post(&target.replace("channel/create", "topic/create"), b"");
-        other.post(target, b"").expect_status(200);
+        other.admin(target);
     }
     other
         .post("/mpub?topic=orders", b"1\n2\n3")

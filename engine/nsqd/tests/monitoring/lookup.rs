@@ -147,11 +147,9 @@ fn nsq_watch_goes_from_nodes_to_statistics() {
     for channel in ["audit", "billing"] {
         let target = format!("/create_channel?topic=orders&channel={channel}");
         if channel == "audit" {
-            broker
-                .post("/create_topic?topic=orders", b"")
-                .expect_status(200);
+            broker.admin("/create_topic?topic=orders");
         }
-        broker.post(&target, b"").expect_status(200);
+        broker.admin(&target);
     }
     broker.post("/put?topic=orders", b"1").expect_status(200);
     wait_for_channel(&lookupd, "orders", "billing");

@@ -9,7 +9,7 @@ use test_support::prometheus::{self, Metrics, scrape};
 use super::Scene;
 use crate::ringq_lookupd::Lookupd;
 use crate::support::{
-    Broker, Client, Response, TIMEOUT, has_python, http_with_headers, interop_dir, wait_until,
+    Broker, Response, TIMEOUT, has_python, http_with_headers, interop_dir, wait_until,
 };
 
 fn ask(address: SocketAddr, target: &str, headers: &[&str]) -> Response {
@@ -189,9 +189,9 @@ fn filters_and_hostile_labels() {
     for (topic, channel) in [("one", "c"), ("one", "d"), ("two", "c"), ("three", "e")] {
         let target = format!("/channel/create?topic={topic}&channel={channel}");
         broker.post(&format!("/topic/create?topic={topic}"), b"");
-        broker.post(&target, b"").expect_status(200);
+        broker.admin(&target);
     }
-    let mut consumer = Client::connect(broker.tcp_addr());
+    let mut consumer = broker.client();
     let identity = serde_json::json!({"client_id": hostile, "hostname": hostile});
     consumer.identify(&identity.to_string());
     consumer.subscribe("one", "c");
@@ -232,12 +232,7 @@ fn prometheus_reads_nsqlookupd() {
             "--broadcast-address=node \"1\"",
         ],
     );
-    broker
-        .post("/topic/create?topic=orders", b"")
-        .expect_status(200);
-    broker
-        .post("/channel/create?topic=orders&channel=c", b"")
-        .expect_status(200);
+    broker.create("orders", "c");
     let is_there = || {
         let answer = ask(lookupd.server.http_address(), "/metrics", &[]).text();
         answer.contains("nsqlookupd_channels 1\n")

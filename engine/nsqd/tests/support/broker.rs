@@ -16,7 +16,7 @@ use test_support::process::{LOG_LINES_MAX, Log, address_in};
 use super::sandbox::{
     answer_io_uring_with, confine_like_container, deny_receive_buffers, hear_hangups, permit_only,
 };
-use super::{TIMEOUT, wait_until};
+use super::{Client, TIMEOUT, wait_until};
 
 /// Flags of a broker that waits longer for HTTP servers than by default, because they may wait for a busy machine.
 pub const PATIENT: [&str; 2] = [
@@ -80,8 +80,7 @@ pub fn io_args() -> Option<String> {
 
 /// The settings of a start. `Broker::start` covers the usual case.
 ///
-///     let launch = Launch { data_path: Some(fixture), ..Launch::new(2, &[]) };
-///     let broker = launch.start();
+///     let broker = Launch::new(2, &[]).at(fixture).start();
 #[derive(Clone, Debug)]
 pub struct Launch {
     /// The value of `--shards`.
@@ -116,6 +115,31 @@ impl Launch {
             confinement: Confinement::of_this_run(),
             program: None,
         }
+    }
+
+    /// Keeps the data in this directory, also after the test.
+    pub fn at(mut self, data_path: impl Into<PathBuf>) -> Launch {
+        self.data_path = Some(data_path.into());
+        self
+    }
+
+    /// Sets both addresses.
+    pub fn on(mut self, tcp_address: &str, http_address: &str) -> Launch {
+        self.tcp_address = tcp_address.to_owned();
+        self.http_address = http_address.to_owned();
+        self
+    }
+
+    /// Starts a program that becomes the broker.
+    pub fn via(mut self, program: Vec<String>) -> Launch {
+        self.via = program;
+        self
+    }
+
+    /// Sets the seccomp filter.
+    pub fn confined(mut self, confinement: Confinement) -> Launch {
+        self.confinement = confinement;
+        self
     }
 
     /// Starts the broker and waits until it listens. Panics with its log if it does not.
@@ -201,12 +225,9 @@ impl Broker {
     /// Starts the broker on a loopback address of its own. While it is down, nobody else gets its ports.
     pub fn start_on(host: &str, shards: usize, extra_args: &[&str]) -> Broker {
         let address = format!("{host}:0");
-        Launch {
-            tcp_address: address.clone(),
-            http_address: address,
-            ..Launch::new(shards, extra_args)
-        }
-        .start()
+        Launch::new(shards, extra_args)
+            .on(&address, &address)
+            .start()
     }
 
     /// Returns the address of the protocol. Panics if it is a unix socket.
@@ -230,6 +251,39 @@ impl Broker {
 
     pub fn data_path(&self) -> &Path {
         &self.data_path
+    }
+
+    /// Connects a client.
+    pub fn client(&self) -> Client {
+        Client::connect(self.tcp_addr())
+    }
+
+    /// Connects a consumer, which gets nothing before its RDY.
+    pub fn subscribe(&self, topic: &str, channel: &str) -> Client {
+        let mut client = self.client();
+        client.subscribe(topic, channel);
+        client
+    }
+
+    /// Connects a consumer with this RDY.
+    pub fn consumer(&self, topic: &str, channel: &str, ready: u32) -> Client {
+        let mut client = self.subscribe(topic, channel);
+        client.ready(ready);
+        client
+    }
+
+    /// Makes a topic and a channel.
+    #[track_caller]
+    pub fn create(&self, topic: &str, channel: &str) {
+        let [topic, channel] = [topic, channel].map(|name| name.replace('#', "%23"));
+        self.admin(&format!("/topic/create?topic={topic}"));
+        self.admin(&format!("/channel/create?topic={topic}&channel={channel}"));
+    }
+
+    /// Sends a POST without a body, which must succeed.
+    #[track_caller]
+    pub fn admin(&self, target: &str) {
+        self.post(target, b"").expect_status(200);
     }
 
     /// Sends a GET to the broker. Panics only if there is no HTTP answer.
@@ -267,6 +321,20 @@ impl Broker {
             .iter()
             .find(|value| value["channel_name"] == channel)
             .cloned()
+    }
+
+    /// Returns the object of a topic in `/stats`, which must be there.
+    #[track_caller]
+    pub fn topic(&self, topic: &str) -> serde_json::Value {
+        let found = self.topic_stats(topic);
+        found.unwrap_or_else(|| panic!("there is no topic {topic}"))
+    }
+
+    /// Returns the object of a channel in `/stats`, which must be there.
+    #[track_caller]
+    pub fn channel(&self, topic: &str, channel: &str) -> serde_json::Value {
+        let found = self.channel_stats(topic, channel);
+        found.unwrap_or_else(|| panic!("there is no channel {topic}/{channel}"))
     }
 
     /// Sends SIGKILL and waits until the process is gone. The data path stays for `restart`.
@@ -315,12 +383,8 @@ impl Broker {
 
     /// Starts again on the same data path and the same ports. The process must have ended.
     pub fn restart_on_same_ports(&mut self) {
-        let launch = Launch {
-            tcp_address: self.tcp_addr().to_string(),
-            http_address: self.http_addr().to_string(),
-            ..self.launch.clone()
-        };
-        self.restart_as(launch);
+        let (tcp, http) = (self.tcp_addr().to_string(), self.http_addr().to_string());
+        self.restart_as(self.launch.clone().on(&tcp, &http));
     }
 
     /// Starts again on the same data path, with other shards or flags.

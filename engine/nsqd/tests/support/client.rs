@@ -63,6 +63,11 @@ impl Message {
             body,
         })
     }
+
+    /// Returns the body as text.
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
 }
 
 /// One connection.
@@ -336,6 +341,13 @@ impl Client {
         Message::parse(&frame.data).expect("a message frame has a whole header")
     }
 
+    /// Takes the next message and finishes it.
+    pub fn take(&mut self) -> Message {
+        let message = self.message();
+        self.finish(&message.id);
+        message
+    }
+
     /// Returns the next message, if it arrives in time.
     pub fn message_within(&mut self, duration: Duration) -> Option<Message> {
         let frame = self.frame_within(duration)?;
@@ -351,6 +363,11 @@ impl Client {
         let frame = self.frame_after_heartbeats();
         assert_eq!(frame.kind, FrameType::Response, "{}", frame.text());
         frame.text()
+    }
+
+    /// Sends a command line with a body.
+    pub fn command(&mut self, line: &str, body: &[u8]) {
+        self.send(&with_body(line, body));
     }
 
     /// Sends SUB and expects OK.

@@ -39,11 +39,11 @@ pub use client::{Client, Frame, FrameType, Message, MessageId};
 pub use dns::Dns;
 pub use install::{go_program, has_python, node_program, python_program};
 pub use namespace::with_own_network;
-pub use process::{cpu_time, descriptors, first_core, open_files, rss, tcp_state};
+pub use process::{cpu_percent, cpu_time, descriptors, first_core, open_files, rss, tcp_state};
 pub use random::Random;
 pub use sandbox::{
     CONTAINERS_DENY, IO_URING, IoUringSwitch, LoopExt4, answer_io_uring_with, contents,
-    has_io_uring, is_root, kernel, without_privileges,
+    has_io_uring, is_root, kernel, limited, without_privileges,
 };
 pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
 pub use statsd::Statsd;

@@ -23,15 +23,8 @@ pub fn bodies(answer: &Value) -> Vec<&str> {
 /// A broker with the topic `t` and the channel `c`.
 pub fn broker_with_channel(args: &[&str]) -> Broker {
     let broker = Broker::start(1, args);
-    create_channel(&broker);
+    broker.create("t", "c");
     broker
-}
-
-fn create_channel(broker: &Broker) {
-    broker.post("/topic/create?topic=t", b"").expect_status(200);
-    broker
-        .post("/channel/create?topic=t&channel=c", b"")
-        .expect_status(200);
 }
 
 /// The statistics without what changes by itself.
@@ -48,8 +41,8 @@ pub fn state(broker: &Broker) -> Value {
 
 /// Makes a backlog beyond memory: a topic keeps some MiB of it there.
 pub fn with_cold_messages(broker: &Broker, count: u32) {
-    create_channel(broker);
-    let mut producer = Client::connect(broker.tcp_addr());
+    broker.create("t", "c");
+    let mut producer = broker.client();
     let filling = "x".repeat(900_000);
     for number in 0..count {
         producer.publish("t", format!("{number:04} {filling}").as_bytes());

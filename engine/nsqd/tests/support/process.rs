@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::net::SocketAddr;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Resident memory of a process, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,14 @@ pub fn cpu_time(pid: u32) -> Duration {
     } else {
         precise
     }
+}
+
+/// Returns the processor time that a process uses during `work`, in percent of one core.
+pub fn cpu_percent(pid: u32, work: impl FnOnce()) -> f64 {
+    let (before, start) = (cpu_time(pid), Instant::now());
+    work();
+    let used = cpu_time(pid) - before;
+    100.0 * used.as_secs_f64() / start.elapsed().as_secs_f64()
 }
 
 /// Returns the number of open descriptors.

@@ -32,6 +32,13 @@ pub fn without_privileges() -> Vec<String> {
     }
 }
 
+/// Returns the prefix of a command without privileges that has a limit of `prlimit`, such as `--nofile=64:64`.
+pub fn limited(limit: &str) -> Vec<String> {
+    let mut words = vec!["prlimit".to_owned(), limit.to_owned()];
+    words.extend(without_privileges());
+    words
+}
+
 /// An ext4 file system of 64 MiB on a loop device that is unmounted at the end of the test.
 pub struct LoopExt4 {
     directory: tempfile::TempDir,

@@ -31,6 +31,7 @@ const (
 	touchEvery          = time.Second
 	earlyTolerance      = 5 * time.Millisecond // Granularity of the clocks.
 	deadline            = 300 * time.Second
+	patience            = 60 * time.Second // For a single answer of the broker, on a busy machine.
 	violationsMax       = 20
 )
 
@@ -498,7 +499,7 @@ func run(tcp, address, topic string, p *plan, ledgers []*ledger) error {
 			consumers = append(consumers, consumer)
 		}
 	}
-	err := waitFor("all consumers subscribed", 20*time.Second, func() error {
+	err := waitFor("all consumers subscribed", patience, func() error {
 		s, err := fetchStats(address, topic)
 		if err != nil {
 			return err
@@ -527,7 +528,7 @@ func run(tcp, address, topic string, p *plan, ledgers []*ledger) error {
 			return err
 		}
 	}
-	err = waitFor("right figures in /stats", 10*time.Second, func() error {
+	err = waitFor("right figures in /stats", patience, func() error {
 		return checkStats(address, topic, p, ledgers)
 	})
 	if err != nil {
@@ -544,8 +545,8 @@ func run(tcp, address, topic string, p *plan, ledgers []*ledger) error {
 	for _, consumer := range consumers {
 		select {
 		case <-consumer.StopChan:
-		case <-time.After(10 * time.Second):
-			return fmt.Errorf("a consumer has not stopped 10 s after CLS")
+		case <-time.After(patience):
+			return fmt.Errorf("a consumer has not stopped %v after CLS", patience)
 		}
 	}
 	return checkStats(address, topic, p, ledgers)

@@ -14,6 +14,7 @@ const TOUCH_HOLD = MSG_TIMEOUT + 2000
 const TOUCH_EVERY = 1000
 const EARLY_TOLERANCE = 5 // Granularity of the clocks.
 const DEADLINE = 300000
+const PATIENCE = 60000 // For a single answer of the broker, on a busy machine.
 const BIG_BODIES = [1048576, 1048575, 1000000, 999999]
 const VIOLATIONS_MAX = 20
 
@@ -309,7 +310,7 @@ async function run(args, plan, ledgers) {
       readers.push(reader)
     }
   }
-  await waitFor('all consumers subscribed', 20000, async () => {
+  await waitFor('all consumers subscribed', PATIENCE, async () => {
     const {channels} = await fetchTopic(args)
     return channels.some((channel) => channel.client_count !== CONSUMERS_PER_CHANNEL) &&
       'some are missing'
@@ -325,7 +326,7 @@ async function run(args, plan, ledgers) {
       () => !ledger.isDone() && 'messages are missing')
   }
   // A FIN may still be on its way.
-  await waitFor('right figures in /stats', 10000, async () => {
+  await waitFor('right figures in /stats', PATIENCE, async () => {
     const topic = await fetchTopic(args)
     const right = topic.depth === 0 && topic.message_count === plan.messages &&
       topic.channels.length === ledgers.length &&

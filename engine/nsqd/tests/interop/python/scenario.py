@@ -35,6 +35,7 @@ TOUCH_HOLD = MSG_TIMEOUT + 2
 TOUCH_EVERY = 1.0
 EARLY_TOLERANCE = 0.005  # The granularity of the clocks.
 DEADLINE = 300.0  # For the whole scenario.
+PATIENCE = 60.0  # For a single answer of the broker or of a process, on a busy machine.
 BIG_BODIES = (1048576, 1048575, 1000000, 999999)
 VIOLATIONS_MAX = 20
 
@@ -232,7 +233,7 @@ def consumer_process(consume, args, index, pipe):
 
 def http(args, method, target):
     request = urllib.request.Request("http://%s%s" % (args.http, target), method=method)
-    with urllib.request.urlopen(request, timeout=10) as response:
+    with urllib.request.urlopen(request, timeout=PATIENCE) as response:
         return response.read()
 
 
@@ -279,7 +280,7 @@ def check_stats(args, fetch, reports_requeued, reports_left):
         return not problems
 
     try:
-        wait_for("right figures in /stats", right, 10)
+        wait_for("right figures in /stats", right, PATIENCE)
     except Violation:
         raise Violation("/stats: " + ", ".join(problems)) from None
 
@@ -335,7 +336,7 @@ def run(library, consume, produce, fetch=fetch_stats):
             counts = [channel["client_count"] for channel in channels]
             return counts == [CONSUMERS_PER_CHANNEL] * len(CHANNELS)
 
-        wait_for("all consumers subscribed", all_subscribed, 20)
+        wait_for("all consumers subscribed", all_subscribed, PATIENCE)
         plan = Plan(args.messages)
         produce(args, plan)
         produced = time.monotonic() - started
@@ -357,12 +358,12 @@ def run(library, consume, produce, fetch=fetch_stats):
     for pipe, child in zip(pipes, children):
         try:
             pipe.send("quit")
-            report = pipe.recv() if pipe.poll(10) else None
+            report = pipe.recv() if pipe.poll(PATIENCE) else None
             while report == "done":
-                report = pipe.recv() if pipe.poll(10) else None
+                report = pipe.recv() if pipe.poll(PATIENCE) else None
         except (EOFError, OSError):
             report = None
-        child.join(5)
+        child.join(PATIENCE)
         if isinstance(report, dict):
             problems += [text for text in report.pop("violations") if text not in problems]
             reports.append(report)
