@@ -24,9 +24,6 @@ mod upgrade;
 use crate::channel::dead_letters::LetterBudget;
 use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
-use crate::content::fingerprint::seed_of;
-use crate::content::restored::RestoredKeys;
-use crate::content::saved::SavedKeys;
 use crate::dirty_set::DirtySet;
 use crate::discarded::Discarded;
 use crate::due_times::DueTimes;
@@ -40,6 +37,7 @@ use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
 use diskq_log::{Recovered, TopicFacts, plant};
+use engine_dedup::{DedupRule, RestoredKeys, SavedKeys, seed_of};
 use output::{Change, Level, Output};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -254,8 +252,8 @@ impl Broker {
 
     /// Returns whether a topic recognises messages by their content, and keeps their keys over a restart.
     pub fn has_keys(&self, name: TopicName<'_>) -> bool {
-        let rule = self.options.topic.dedup.content_of(name.as_str());
-        rule.is_some() && !name.is_ephemeral()
+        let rule = self.options.topic.dedup.of(name.as_str());
+        matches!(rule, Some(DedupRule::Content(_))) && !name.is_ephemeral()
     }
 
     /// Begins the keys of a topic with its saved state. Add the messages of the log, and then call
@@ -267,15 +265,19 @@ impl Broker {
         saved: Option<&SavedKeys<'_>>,
     ) -> Option<RestoredKeys> {
         let options = &self.options.topic;
-        let rule = options.dedup.content_of(name.as_str())?;
+        let Some(DedupRule::Content(rule)) = options.dedup.of(name.as_str()) else {
+            return None;
+        };
         let seed = seed_of(name.as_str(), options.log.process_seed);
         Some(RestoredKeys::new(rule, now, saved, seed))
     }
 
     /// Gives a topic the keys of an earlier run. Call after [`Broker::restore`] and before any connection.
     pub fn restore_keys(&mut self, name: TopicName<'_>, keys: RestoredKeys) {
-        if let Some(key) = self.by_name.get(name.as_str()) {
-            self.topics[*key].restore_keys(keys);
+        if let Some(key) = self.by_name.get(name.as_str())
+            && let Some(gate) = &mut self.topics[*key].gate
+        {
+            gate.restore_keys(keys);
         }
     }
 
