@@ -21,11 +21,8 @@ impl ContentKey {
     #[inline]
     pub(crate) fn fingerprint(&self, hasher: &KeyHasher, body: &[u8]) -> Option<Fingerprint> {
         match self {
-            ContentKey::Body => Some(hasher.fingerprint(|key| key.add(body))),
-            ContentKey::Json(pointer) => {
-                let value = pointer.find(body)?;
-                Some(hasher.fingerprint(|key| value.add_to(key)))
-            }
+            ContentKey::Body => Some(hasher.fingerprint(&[body])),
+            ContentKey::Json(pointer) => Some(pointer.find(body)?.fingerprint(hasher)),
         }
     }
 

@@ -4,29 +4,29 @@ use diskq_log::splitmix64;
 use siphasher::sip128::{Hasher128, SipHasher13};
 use std::hash::Hasher;
 
-/// Bits of a fingerprint. Among n remembered keys, a fresh key meets an equal fingerprint with a probability of at most
-/// n * 2^-80.
-pub(crate) const FINGERPRINT_BITS: u32 = 80;
+/// The bits of a fingerprint: the upper 80. Among n remembered keys, a fresh key meets an equal fingerprint with a
+/// probability of at most n * 2^-80.
+const UPPER_BITS: u128 = u128::MAX << 48;
 
-/// The upper 80 of the 128 bits of a keyed hash.
+/// The upper 80 of the 128 bits of a keyed hash. The others are 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Fingerprint(u128);
 
 impl Fingerprint {
     /// Makes a fingerprint of the upper 80 bits of `bits`.
     pub(crate) fn from_upper_bits(bits: u128) -> Fingerprint {
-        Fingerprint(bits >> (u128::BITS - FINGERPRINT_BITS))
+        Fingerprint(bits & UPPER_BITS)
     }
 
     /// Returns the fingerprint in the upper 80 bits. The others are 0.
     pub(crate) fn upper_bits(self) -> u128 {
-        self.0 << (u128::BITS - FINGERPRINT_BITS)
+        self.0
     }
 
     /// Returns the upper 64 bits.
     #[inline]
     fn upper_word(self) -> u64 {
-        (self.0 >> (FINGERPRINT_BITS - u64::BITS)) as u64
+        (self.0 >> u64::BITS) as u64
     }
 
     /// Returns the place of the fingerprint in a table of `slots` slots: a number below `slots`.
@@ -73,12 +73,12 @@ impl KeyHasher {
         self.secret
     }
 
-    /// Returns the fingerprint of the bytes that `write` writes.
+    /// Returns the fingerprint of the pieces of a key. Where a key is cut into pieces makes no difference.
     #[inline]
-    pub(crate) fn fingerprint(&self, write: impl FnOnce(&mut KeyBytes)) -> Fingerprint {
-        let mut bytes = KeyBytes(SipHasher13::new_with_key(&self.secret));
-        write(&mut bytes);
-        Fingerprint::from_upper_bits(bytes.0.finish128().as_u128())
+    pub(crate) fn fingerprint(&self, pieces: &[&[u8]]) -> Fingerprint {
+        let mut hasher = SipHasher13::new_with_key(&self.secret);
+        pieces.iter().for_each(|piece| hasher.write(piece));
+        Fingerprint::from_upper_bits(hasher.finish128().as_u128())
     }
 }
 
@@ -89,23 +89,12 @@ impl std::fmt::Debug for KeyHasher {
     }
 }
 
-/// Takes the bytes of a key.
-pub(crate) struct KeyBytes(SipHasher13);
-
-impl KeyBytes {
-    /// Adds bytes to the key. Where a key is cut into pieces makes no difference.
-    #[inline]
-    pub(crate) fn add(&mut self, bytes: &[u8]) {
-        self.0.write(bytes);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn fingerprint(secret: u8, pieces: &[&[u8]]) -> Fingerprint {
-        KeyHasher::new([secret; 16]).fingerprint(|key| pieces.iter().for_each(|it| key.add(it)))
+        KeyHasher::new([secret; 16]).fingerprint(pieces)
     }
 
     #[test]

@@ -57,8 +57,11 @@ impl Gate {
         log: &mut Log,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Result<Fates, AppendError> {
-        let start = log.next_append_seq(now.wall_ns);
-        let mut fates = Fates::new(start, publication.origin);
+        let mut fates = Fates {
+            start: log.next_append_seq(now.wall_ns),
+            origin: publication.origin,
+            ..Fates::default()
+        };
         match &mut self.memory {
             Memory::Keys(keys) => keys.judge(now, log, publication, &mut fates)?,
             Memory::Numbers(numbers) => numbers.judge(now, log, publication, &mut fates),
@@ -199,21 +202,12 @@ impl Gate {
         }
     }
 
-    /// Returns the facts about the topic's keys. `None`: its rule compares no contents.
+    /// Returns the figures of the rule: about publishers, or about keys.
     #[must_use]
-    pub fn key_stats(&self, now: Now) -> Option<KeyStats> {
+    pub fn stats(&self, now: Now) -> (Option<NumberStats>, Option<KeyStats>) {
         match &self.memory {
-            Memory::Keys(keys) => Some(keys.stats(now)),
-            Memory::Numbers(_) => None,
-        }
-    }
-
-    /// Returns the facts about the topic's publishers. `None`: its rule is not for publishers.
-    #[must_use]
-    pub fn number_stats(&self) -> Option<NumberStats> {
-        match &self.memory {
-            Memory::Keys(_) => None,
-            Memory::Numbers(numbers) => Some(numbers.stats()),
+            Memory::Keys(keys) => (None, Some(keys.stats(now))),
+            Memory::Numbers(numbers) => (Some(numbers.stats()), None),
         }
     }
 

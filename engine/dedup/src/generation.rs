@@ -181,6 +181,13 @@ impl Generation {
         None
     }
 
+    /// The indices of the slots in the order of a search.
+    #[inline]
+    fn indices(&self, fingerprint: Fingerprint) -> impl Iterator<Item = usize> + use<> {
+        let (from, slots) = (fingerprint.place(self.slots.len()), self.slots.len());
+        (from..slots).chain(0..from)
+    }
+
     /// Adds a key that the generation does not have. `None`: the table is full.
     #[inline]
     pub(crate) fn insert(&mut self, fingerprint: Fingerprint, seq: Seq) -> Option<InsertedSlot> {
@@ -188,14 +195,8 @@ impl Generation {
         if self.room() == 0 {
             return None;
         }
-        let slots = self.slots.len();
-        let mut index = fingerprint.place(slots);
-        while self.is_used(self.slots[index]) {
-            index += 1;
-            if index == slots {
-                index = 0;
-            }
-        }
+        let mut free = self.indices(fingerprint);
+        let index = free.find(|index| !self.is_used(self.slots[*index]))?;
         let slot = fingerprint.upper_bits() | u128::from(seq.0 & SEQ_MASK);
         self.slots[index] = slot;
         let inserted = InsertedSlot {
@@ -218,8 +219,7 @@ impl Generation {
     pub(crate) fn overwrite(&mut self, fingerprint: Fingerprint, seq: Seq) -> Option<Overwritten> {
         debug_assert!(self.can_take(seq), "a seq outside of the generation");
         let wanted = fingerprint.upper_bits();
-        let from = fingerprint.place(self.slots.len());
-        let indices = (from..self.slots.len()).chain(0..from);
+        let indices = self.indices(fingerprint);
         let mut used = indices.take_while(|index| self.is_used(self.slots[*index]));
         let index = used.find(|index| (self.slots[*index] ^ wanted) >> SEQ_BITS == 0)?;
         let end = self.end;

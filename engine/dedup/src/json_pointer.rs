@@ -3,10 +3,10 @@
 mod scanner;
 mod string;
 
-use crate::fingerprint::KeyBytes;
+use crate::fingerprint::{Fingerprint, KeyHasher};
 use scanner::JsonScanner;
 use std::fmt;
-use string::{DecodedPieces, are_equal, decoded_bytes};
+use string::decoded;
 
 /// Bytes of a body that are searched: 1 MiB. A longer search would hold up the other clients of the shard.
 pub(crate) const SEARCHED_MAX: usize = 1 << 20;
@@ -74,23 +74,18 @@ pub(crate) enum Value<'b> {
 }
 
 impl Value<'_> {
-    /// Adds the value to a key. A string and another value with the same bytes are different keys.
-    pub(crate) fn add_to(&self, key: &mut KeyBytes) {
+    /// Returns the fingerprint of the value. A string and another value with the same bytes are different keys.
+    pub(crate) fn fingerprint(&self, hasher: &KeyHasher) -> Fingerprint {
         match self {
-            Value::String(string) => {
-                key.add(b"\"");
-                for piece in DecodedPieces::new(string) {
-                    key.add(piece.as_bytes());
-                }
-            }
-            Value::Other(bytes) => key.add(bytes),
+            Value::String(string) => hasher.fingerprint(&[b"\"", &decoded(string)]),
+            Value::Other(bytes) => hasher.fingerprint(&[bytes]),
         }
     }
 
     /// Returns whether two values are the same key.
     pub(crate) fn is_same(&self, other: &Value<'_>) -> bool {
         match (self, other) {
-            (Value::String(a), Value::String(b)) => are_equal(a, b),
+            (Value::String(a), Value::String(b)) => decoded(a) == decoded(b),
             (Value::Other(a), Value::Other(b)) => a == b,
             _ => false,
         }
@@ -173,20 +168,12 @@ fn enter_object(scanner: &mut JsonScanner<'_>, name: &[u8]) -> Option<()> {
     scanner.take(b'{')?;
     loop {
         let found = scanner.name()?;
-        if is_name(found, name) {
+        if *decoded(found) == *name {
             return Some(());
         }
         scanner.skip_value()?;
         scanner.take(b',')?;
     }
-}
-
-/// Returns whether a string with escapes is this name.
-fn is_name(found: &[u8], name: &[u8]) -> bool {
-    if !found.contains(&b'\\') {
-        return found == name;
-    }
-    decoded_bytes(found).eq(name.iter().copied())
 }
 
 /// Goes to the element of this index. `None`: there is none, or the array is no JSON up to there.

@@ -35,7 +35,7 @@ impl<'b> Publication<std::iter::Once<&'b [u8]>> {
 }
 
 /// What becomes of the messages of a publish: the fresh ones are to be stored.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Fates {
     /// The number of fresh messages.
     pub count: u32,
@@ -58,20 +58,6 @@ pub struct Fates {
 }
 
 impl Fates {
-    pub(crate) fn new(start: Seq, origin: Option<Origin>) -> Fates {
-        Fates {
-            count: 0,
-            bytes: 0,
-            duplicates: Vec::new(),
-            start,
-            origin,
-            unverified: 0,
-            keyless: 0,
-            unremembered: 0,
-            unchecked: 0,
-        }
-    }
-
     /// Adds the message at the next place of the publish.
     #[inline]
     pub(crate) fn add(&mut self, place: u32, body: &[u8], is_fresh: bool) {

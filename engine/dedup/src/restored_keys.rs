@@ -4,7 +4,6 @@ use crate::content_key::ContentKey;
 use crate::fingerprint::KeyHasher;
 use crate::generation::Lost;
 use crate::generations::{Generations, clock_ms};
-use crate::plan::Plan;
 use crate::rules::ContentRule;
 use crate::saved_keys::SavedKeys;
 use diskq_log::range::within;
@@ -17,8 +16,7 @@ const READ_BYTES_MAX: u64 = 256 << 20;
 /// The keys of a topic while the process starts: those of the saved state, and those of the later messages in the log.
 #[derive(Debug)]
 pub struct RestoredKeys {
-    key: ContentKey,
-    plan: Plan,
+    rule: ContentRule,
     now: Now,
     from: Seq,
     /// True if there are keys that the saved state does not have, or if it has keys of lost messages.
@@ -40,8 +38,7 @@ impl RestoredKeys {
         let plan = rule.plan();
         let new = || Generations::new(plan, KeyHasher::seeded(seed), clock_ms(now.mono));
         RestoredKeys {
-            key: rule.key().clone(),
-            plan,
+            rule: rule.clone(),
             now,
             from: saved.map_or(Seq(0), SavedKeys::boundary),
             has_unsaved: false,
@@ -52,7 +49,8 @@ impl RestoredKeys {
     /// Returns the key that the rule has now, if the saved state is of another one. Then its keys are not used.
     #[must_use]
     pub fn replaces(&self, saved: &SavedKeys<'_>) -> Option<&ContentKey> {
-        (!is_of(&self.key, saved)).then_some(&self.key)
+        let key = self.rule.key();
+        (!is_of(key, saved)).then_some(key)
     }
 
     /// Returns the time of the start, if the saved state does not have the same keys.
@@ -77,7 +75,7 @@ impl NewestMessages for RestoredKeys {
             }
             messages += count;
             from = *base;
-            let excess = messages.saturating_sub(self.plan.keys());
+            let excess = messages.saturating_sub(self.rule.plan().keys());
             if excess > 0 {
                 from = base.offset(excess.min(*count));
                 break;
@@ -92,7 +90,7 @@ impl NewestMessages for RestoredKeys {
             // The log does not know the newest messages of the state: a power failure took its files, and the clock was
             // set back. It gives their seqs to other messages.
             let hasher = self.generations.hasher;
-            self.generations = Generations::new(self.plan, hasher, clock_ms(self.now.mono));
+            self.generations = Generations::new(self.rule.plan(), hasher, clock_ms(self.now.mono));
             self.from = Seq(0);
         }
         // The messages that the state does not cover are taken from the log, so they are there.
@@ -106,7 +104,7 @@ impl NewestMessages for RestoredKeys {
 
     fn add(&mut self, seq: Seq, published_ns: u64, body: &[u8]) {
         let hasher = self.generations.hasher;
-        let Some(fingerprint) = self.key.fingerprint(&hasher, body) else {
+        let Some(fingerprint) = self.rule.key().fingerprint(&hasher, body) else {
             return;
         };
         let age_ms = self.now.wall_ns.saturating_sub(published_ns) / 1_000_000;
@@ -133,7 +131,7 @@ mod tests {
     #[test]
     fn a_start_reads_the_newest_messages() {
         let keys = restored(700);
-        let most = keys.plan.keys();
+        let most = keys.rule.plan().keys();
         assert_eq!(most, 800);
         assert_eq!(keys.from(&[]), Seq(u64::MAX));
         assert_eq!(keys.from(&[(Seq(10), 5, 99), (Seq(15), 5, 99)]), Seq(10));
@@ -155,7 +153,7 @@ mod tests {
             keys.add(Seq(7), 4_000_000_000, b"a");
             keys.from = Seq(8);
             keys.begin(Seq(next), &[]);
-            let found = keys.key.fingerprint(&keys.generations.hasher, b"a");
+            let found = keys.rule.key().fingerprint(&keys.generations.hasher, b"a");
             let found = found.and_then(|it| keys.generations.find(it));
             assert_eq!(found.is_some(), is_known, "{next}");
             assert_eq!(keys.from, Seq(if is_known { 8 } else { 0 }));
@@ -170,7 +168,7 @@ mod tests {
         keys.add(Seq(8), 9_000_000_000, b"b");
         let find = |body: &[u8]| {
             let hasher = keys.generations.hasher;
-            let fingerprint = keys.key.fingerprint(&hasher, body)?;
+            let fingerprint = keys.rule.key().fingerprint(&hasher, body)?;
             keys.generations.find(fingerprint)
         };
         assert_eq!(

@@ -24,7 +24,6 @@ use std::sync::Arc;
 const MAGIC: &[u8; 8] = b"RINGQKEY";
 const VERSION: u32 = 1;
 const HEAD_BYTES: usize = 48;
-const GENERATION_BYTES: usize = 40;
 const KEY_BYTES: usize = 16;
 const CRC_BYTES: usize = 4;
 
@@ -183,15 +182,11 @@ impl GenerationSnapshot {
         slots.filter(move |slot| used(*slot, base, end).is_some_and(|(_, seq)| !lost.contains(seq)))
     }
 
-    fn head(&self, boundary: Seq, lost: &Lost) -> [u8; GENERATION_BYTES] {
+    fn head(&self, boundary: Seq, lost: &Lost) -> Vec<u8> {
         let keys = self.keys(boundary, lost).count() as u64;
         let times = [self.began_unix_ms, self.last_key_unix_ms];
         let numbers = [self.base.0, self.end.0, times[0], times[1], keys];
-        let mut head = [0; GENERATION_BYTES];
-        for (bytes, number) in head.chunks_exact_mut(8).zip(numbers) {
-            bytes.copy_from_slice(&number.to_le_bytes());
-        }
-        head
+        numbers.into_iter().flat_map(u64::to_le_bytes).collect()
     }
 }
 

@@ -87,7 +87,8 @@ impl Gated {
     /// Asserts the numbers of duplicates, of those that were not compared, and of keys that are not remembered.
     #[track_caller]
     fn assert_counts(&self, expected: [u64; 3]) {
-        let stats = self.gate.key_stats(NOW).expect("the topic has a rule");
+        let (_, stats) = self.gate.stats(NOW);
+        let stats = stats.expect("the topic has a rule for contents");
         let counts = [
             stats.duplicate_count,
             stats.unverified_count,

@@ -8,7 +8,7 @@ fn hasher() -> KeyHasher {
 }
 
 fn key(number: u64) -> Fingerprint {
-    hasher().fingerprint(|bytes| bytes.add(&number.to_le_bytes()))
+    hasher().fingerprint(&[&number.to_le_bytes()])
 }
 
 fn generations(window: KeyWindow, memory: Option<u64>) -> Generations {

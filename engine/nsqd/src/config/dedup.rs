@@ -27,28 +27,18 @@ pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
     Ok(rules)
 }
 
-/// The key of an entry.
-enum Key {
-    Publisher,
-    Content(ContentKey),
-}
-
-impl Key {
-    /// The error is the reason of the refusal.
-    fn parse(text: &str) -> Result<Key, String> {
-        if text == "publisher" {
-            return Ok(Key::Publisher);
-        }
-        if text == "body" {
-            return Ok(Key::Content(ContentKey::Body));
-        }
-        let pointer = text.strip_prefix("json:");
-        let pointer = pointer.ok_or_else(|| format!("{text:?} is no key"))?;
-        match JsonPointer::parse(pointer) {
-            Ok(parsed) => Ok(Key::Content(ContentKey::Json(parsed))),
-            Err(why) => Err(format!("the pointer {pointer:?} {why}")),
-        }
+/// Reads the key of an entry. `None`: the topic recognises messages by their publishers.
+fn key(text: &str) -> Result<Option<ContentKey>, String> {
+    match text {
+        "publisher" => return Ok(None),
+        "body" => return Ok(Some(ContentKey::Body)),
+        _ => {}
     }
+    let pointer = text.strip_prefix("json:");
+    let pointer = pointer.ok_or_else(|| format!("{text:?} is no key"))?;
+    let parsed = JsonPointer::parse(pointer);
+    let parsed = parsed.map_err(|why| format!("the pointer {pointer:?} {why}"))?;
+    Ok(Some(ContentKey::Json(parsed)))
 }
 
 /// The error is the reason of the refusal.
@@ -57,7 +47,7 @@ fn rule(entry: &str) -> Result<(&str, DedupRule), String> {
     let pattern = pattern.trim();
     topic_pattern::check(pattern, Topics::All)?;
     let mut parts = value.split(',').map(str::trim);
-    let key = Key::parse(parts.next().unwrap_or_default())?;
+    let key = key(parts.next().unwrap_or_default())?;
     let (mut window, mut memory) = (None, None);
     for part in parts {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -72,11 +62,11 @@ fn rule(entry: &str) -> Result<(&str, DedupRule), String> {
         }
     }
     let rule = match key {
-        Key::Publisher => DedupRule::Publisher(PublisherRule {
+        None => DedupRule::Publisher(PublisherRule {
             window: window.map_or(Ok(PublisherRule::WINDOW_DEFAULT), window_count)?,
             memory_bytes: memory.map_or(Ok(PublisherRule::MEMORY_DEFAULT), memory_bytes)?,
         }),
-        Key::Content(key) => DedupRule::Content(content_rule(key, window, memory)?),
+        Some(key) => DedupRule::Content(content_rule(key, window, memory)?),
     };
     Ok((pattern, rule))
 }
