@@ -34,7 +34,8 @@ mod numbers;
 use crate::table::FreedTable;
 use diskq_log::plant;
 use index::Index;
-use numbers::{Known, Numbers, clear, dirty_words, find_dirty};
+pub(crate) use numbers::Known;
+use numbers::{Numbers, clear, dirty_words, find_dirty};
 use std::time::Duration;
 use wire::origin::{NUMBER_MAX, Origin};
 
@@ -402,16 +403,10 @@ pub(crate) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Returns whether a message with this number was stored.
+    /// Returns what is known of a number.
     #[inline]
-    pub(crate) fn has_stored(&self, number: u64) -> bool {
-        self.numbers.find(self.bits, number) == Known::Stored
-    }
-
-    /// Returns whether nothing is known of this number, because it lies below all that is remembered.
-    #[inline]
-    pub(crate) fn has_forgotten(&self, number: u64) -> bool {
-        self.numbers.find(self.bits, number) == Known::Forgotten
+    pub(crate) fn knows(&self, number: u64) -> Known {
+        self.numbers.find(self.bits, number)
     }
 }
 
