@@ -36,7 +36,7 @@ pub(crate) fn clock_ms(mono: Duration) -> u64 {
 /// are the last ones of their generations.
 #[derive(Debug)]
 pub(crate) struct Generations {
-    plan: Plan,
+    pub(crate) plan: Plan,
     pub(crate) hasher: KeyHasher,
     newest: Generation,
     /// The newest of them is in front.
@@ -336,17 +336,14 @@ impl Generations {
         now_ms.saturating_sub(self.oldest().began_ms)
     }
 
-    /// Returns the figures of the keys that are remembered.
-    pub(crate) fn stats(&self, now_ms: u64) -> KeyStats {
-        KeyStats {
-            key_count: self.count(),
-            key_count_max: self.plan.keys(),
-            memory_bytes: self.bytes(),
-            memory_bytes_max: self.plan.memory(),
-            memory_refused_count: self.refused,
-            reach_ms: self.reach_ms(now_ms),
-            ..KeyStats::default()
-        }
+    /// Fills in the figures of the keys that are remembered.
+    pub(crate) fn fill_stats(&self, now_ms: u64, stats: &mut KeyStats) {
+        stats.key_count = self.count();
+        stats.key_count_max = self.plan.keys();
+        stats.memory_bytes = self.bytes();
+        stats.memory_bytes_max = self.plan.memory();
+        stats.memory_refused_count = self.refused;
+        stats.reach_ms = self.reach_ms(now_ms);
     }
 
     /// The newest generation.

@@ -29,7 +29,6 @@ mod stats;
 mod table;
 
 pub use content_key::ContentKey;
-pub use fingerprint::seed_of;
 pub use gate::Gate;
 pub use json_pointer::{JsonPointer, JsonPointerError};
 pub use plan::KeyWindow;

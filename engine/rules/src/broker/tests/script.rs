@@ -959,9 +959,11 @@ impl Session {
     fn restored_keys(&self, name: TopicName<'_>, log: &Recovered) -> Option<RestoredKeys> {
         let (path, topic) = (Path::new(DATA_PATH), name.as_str());
         let file = diskq::read_topic_file(&self.files, path, topic).expect("the disk reads");
-        let saved = file.as_deref().map(SavedKeys::decode);
-        let saved = saved.map(|saved| saved.expect("a file is whole"));
-        let mut keys = self.broker.begin_keys(self.now, name, saved.as_ref())?;
+        let mut keys = self.broker.begin_keys(self.now, name)?;
+        if let Some(file) = file {
+            let saved = SavedKeys::decode(&file).expect("a file is whole");
+            keys.load(&saved).expect("it is of the same rule");
+        }
         let read = diskq::read_newest(&self.files, path, topic, log, &mut keys);
         read.expect("the disk reads");
         Some(keys)
