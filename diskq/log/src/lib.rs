@@ -34,7 +34,9 @@ mod error;
 mod file_name;
 mod log;
 mod memory;
+mod now;
 pub mod policy;
+mod random;
 pub mod range;
 mod recovered;
 mod request;
@@ -56,12 +58,14 @@ pub use log::{
     Segment, States, Taken,
 };
 pub use memory::{Memory, Pages, Written};
+pub use now::Now;
+pub use random::{Random, splitmix64};
 pub use range::SeqRange;
 pub use recovered::{ChannelFacts, FoundDeferral, FoundLog, NewestMessages, Recovered, TopicFacts};
 pub use request::{
     CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, StateJob, SyncFailure, SyncJob,
 };
-pub use segment::{SPILLED_BYTES, next_generation, splitmix64};
+pub use segment::{SPILLED_BYTES, next_generation};
 pub use slot::SlotKind;
 pub use state::{
     STATE_FILES, STATE_HEAD_BYTES, SavedState, StateContent, TOPIC_FILE, TopicFile, UnfinishedFile,

@@ -21,6 +21,7 @@ use wire::frame::{ATTEMPTS_AT, HEADER_BYTES, TIMESTAMP_AT, write_header};
 use wire::id::{MessageId, Seq};
 use wire::origin::Origin;
 
+use crate::random::splitmix64;
 use crate::crc::crc32c;
 use crate::range::SeqRange;
 use crate::slot::{NO_ORIGIN, SLOT_BYTES, Slot, SlotKind};
@@ -56,18 +57,6 @@ pub struct Head {
     pub node: u16,
     /// The kind of the slots.
     pub slots: SlotKind,
-}
-
-/// Returns the next random number of the sequence that the first `state` began. Every state is a
-/// valid seed.
-#[inline]
-#[must_use]
-pub fn splitmix64(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    let mut mixed = *state;
-    mixed = (mixed ^ mixed >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-    mixed ^ mixed >> 31
 }
 
 /// Returns the next generation of the sequence that `seed` began: a random number that is not 0.

@@ -24,9 +24,6 @@ mod upgrade;
 use crate::channel::dead_letters::LetterBudget;
 use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
-use crate::content::fingerprint::seed_of;
-use crate::content::restored::RestoredKeys;
-use crate::content::saved::SavedKeys;
 use crate::dirty_set::DirtySet;
 use crate::discarded::Discarded;
 use crate::due_times::DueTimes;
@@ -40,6 +37,7 @@ use crate::topic::{Topic, TopicOptions};
 use crate::topology::Topology;
 use crate::work::Work;
 use diskq_log::{Recovered, TopicFacts, plant};
+use engine_dedup::RestoredKeys;
 use output::{Change, Level, Output};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -252,30 +250,19 @@ impl Broker {
         times.moved_count
     }
 
-    /// Returns whether a topic recognises messages by their content, and keeps their keys over a restart.
-    pub fn has_keys(&self, name: TopicName<'_>) -> bool {
-        let rule = self.options.topic.dedup.content_of(name.as_str());
-        rule.is_some() && !name.is_ephemeral()
-    }
-
-    /// Begins the keys of a topic with its saved state. Add the messages of the log, and then call
-    /// [`Broker::restore_keys`]. `None`: the topic has no such rule.
-    pub fn begin_keys(
-        &self,
-        now: Now,
-        name: TopicName<'_>,
-        saved: Option<&SavedKeys<'_>>,
-    ) -> Option<RestoredKeys> {
+    /// Begins the keys of a topic. Add its saved state and the messages of the log, and then call
+    /// [`Broker::restore_keys`]. `None`: the topic does not keep keys over a restart.
+    pub fn begin_keys(&self, now: Now, name: TopicName<'_>) -> Option<RestoredKeys> {
         let options = &self.options.topic;
-        let rule = options.dedup.content_of(name.as_str())?;
-        let seed = seed_of(name.as_str(), options.log.process_seed);
-        Some(RestoredKeys::new(rule, now, saved, seed))
+        RestoredKeys::new(&options.dedup, name, now, options.log.process_seed)
     }
 
     /// Gives a topic the keys of an earlier run. Call after [`Broker::restore`] and before any connection.
     pub fn restore_keys(&mut self, name: TopicName<'_>, keys: RestoredKeys) {
-        if let Some(key) = self.by_name.get(name.as_str()) {
-            self.topics[*key].restore_keys(keys);
+        if let Some(key) = self.by_name.get(name.as_str())
+            && let Some(gate) = &mut self.topics[*key].gate
+        {
+            gate.restore_keys(keys);
         }
     }
 

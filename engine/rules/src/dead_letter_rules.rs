@@ -1,11 +1,10 @@
 //! [`DeadLetterRules`]: which messages go to another topic when they have reached their attempts.
 
-use crate::glob;
-use crate::rule_order::RuleOrderError;
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use wire::name::{ChannelName, TopicName};
+use wire::topic_rules::{self, RuleOrderError};
 
 /// The most rules. Each new rule is compared with the earlier ones, and each new channel with all.
 const RULES_MAX: usize = 256;
@@ -239,11 +238,11 @@ impl Pattern {
     }
 
     fn fits(&self, name: &str) -> bool {
-        glob::matches(&self.0, name)
+        topic_rules::matches(&self.0, name)
     }
 
     fn covers(&self, other: &Pattern) -> bool {
-        glob::covers(&self.0, &other.0)
+        topic_rules::matches(&self.0, &other.0)
     }
 }
 

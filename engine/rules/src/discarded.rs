@@ -2,7 +2,6 @@
 //! slice.
 
 use crate::deferred::Deferred;
-use crate::freed_table::FreedTable;
 use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
 use crate::seq_set::SeqSet;
@@ -11,6 +10,7 @@ use crate::undo::undo_run;
 use crate::window::Window;
 use crate::work::Work;
 use diskq_log::{CheckpointRun, Log, Runs, SeqRange, plant};
+use engine_dedup::FreedTable;
 use std::time::Duration;
 use wire::id::Seq;
 

@@ -13,22 +13,14 @@ mod checkpoint;
 mod disk_use;
 mod distribution;
 mod ends;
-mod fresh_keys;
-mod fresh_numbers;
 mod grace;
 mod in_bounds;
 mod in_grace;
-mod inspected;
-mod keys;
-mod keys_save;
 mod owed;
 mod peek;
 mod pieces;
-mod publisher_numbers;
 mod pump;
 mod restore;
-mod saved_keys;
-mod saved_numbers;
 mod stop;
 mod unclaimed;
 mod undo;
@@ -37,11 +29,8 @@ mod waiters;
 
 use crate::channel::Channel;
 use crate::client::Clients;
-use crate::content::fingerprint::seed_of;
-use crate::content::generations::clock_ms;
 use crate::dead_letter_rules::DeadLetterRules;
 use crate::dead_letters::{DeadLetter, MovedLetters};
-use crate::dedup_rules::DedupRules;
 use crate::dirty_set::{DirtySet, Listed};
 use crate::discarded::Discarded;
 use crate::forward::WaitingPublish;
@@ -50,7 +39,6 @@ use crate::latency::{Latency, LatencyOptions};
 use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::pause::PauseUnderWay;
-use crate::publication::Publication;
 use crate::ranges::Ranges;
 use crate::unclaimed::UnclaimedRules;
 use crate::undo::Undo;
@@ -58,10 +46,9 @@ use crate::work::Work;
 use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, SlotKind, plant,
 };
+use engine_dedup::{DedupRule, DedupRules, Gate, Publication};
 use grace::Grace;
 pub use grace::GraceOptions;
-use keys::Keys;
-use publisher_numbers::PublisherNumbers;
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -73,7 +60,6 @@ pub(crate) use waiters::Waiter;
 use waiters::Waiters;
 use wire::id::{MessageId, Seq};
 use wire::name::{ChannelName, TopicName};
-use wire::origin::Origin;
 
 /// A connection or task whose command is tried again once the topic has started (only the topic's creator waits for
 /// that), or has caught up ([`Topic::catch_up`]).
@@ -132,7 +118,7 @@ impl TopicOptions {
             // Nothing of it is read after a restart: no sync is worth its time, and no checkpoint is written.
             options.sync_every = 0;
             options.sync_timeout = Duration::from_secs(u64::from(u32::MAX));
-        } else if self.dedup.publisher_of(topic.as_str()).is_some() {
+        } else if let Some(DedupRule::Publisher(_)) = self.dedup.of(topic.as_str()) {
             options.slots = SlotKind::WithOrigin;
         }
         options
@@ -207,12 +193,8 @@ pub(crate) struct Topic {
     grace: Option<Box<Grace>>,
     /// `None`: a topic without channels keeps all messages.
     unclaimed: Option<Box<Unclaimed>>,
-    /// True if a publish has to look at `numbers` and `keys`.
-    is_inspected: bool,
-    /// `None`: the topic does not recognise messages by their publishers.
-    numbers: Option<Box<PublisherNumbers>>,
-    /// `None`: the topic does not recognise messages by their content.
-    keys: Option<Box<Keys>>,
+    /// `None`: the topic does not recognise messages that come again.
+    pub(crate) gate: Option<Box<Gate>>,
     /// WARNING lines for the log.
     pub(crate) news: Vec<String>,
     /// Messages on their way to dead-letter topics, to be taken by the broker.
@@ -234,12 +216,7 @@ impl Topic {
         // A dead letter must not be lost, not even before somebody makes a channel for it.
         let is_exempt = options.dead_letters.is_dead_letter_topic(name.as_str());
         let bounds = bounds.filter(|_| !name.is_ephemeral() && !is_exempt);
-        let rule = options.dedup.publisher_of(name.as_str());
-        let process_seed = options.log.process_seed;
-        let numbers = rule.map(|rule| Box::new(PublisherNumbers::new(rule, process_seed)));
-        let seed = seed_of(name.as_str(), process_seed);
-        let rule = options.dedup.content_of(name.as_str());
-        let keys = rule.map(|rule| Box::new(Keys::new(rule, clock_ms(Duration::ZERO), seed)));
+        let gate = Gate::new(&options.dedup, name, &options.log);
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
@@ -276,9 +253,7 @@ impl Topic {
             discarded: Vec::new(),
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
-            is_inspected: numbers.is_some() || keys.is_some(),
-            numbers,
-            keys,
+            gate: gate.map(Box::new),
             news: Vec::new(),
             dead_letters: Vec::new(),
             channels: SlotMap::default(),
@@ -297,10 +272,10 @@ impl Topic {
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Result<Published, AppendError> {
-        if self.is_inspected {
-            self.publish_inspected(now, publication)
-        } else {
+        if self.gate.is_none() {
             self.store(now, publication)
+        } else {
+            self.store_fresh(now, publication)
         }
     }
 
@@ -328,29 +303,41 @@ impl Topic {
         Ok(self.keep(range, bytes))
     }
 
-    /// Appends messages with their origins. `sizes` has their number and their bytes.
-    fn append_from<'b, B>(
+    /// Appends those messages to the log that the gate lets pass.
+    #[inline(never)]
+    fn store_fresh<'b>(
         &mut self,
         now: Now,
-        sizes: &Publication<B>,
-        messages: impl Iterator<Item = (&'b [u8], Option<Origin>)>,
-    ) -> Result<SeqRange, AppendError> {
-        let Publication {
-            count,
-            body_bytes,
-            defer_ms,
-            ..
-        } = *sizes;
-        let (mono, wall_ns) = (now.mono, now.wall_ns);
-        let range = self
-            .log
-            .append_numbered(mono, wall_ns, messages, count, body_bytes, defer_ms)?;
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+    ) -> Result<Published, AppendError> {
+        let (gate, log) = (&mut self.gate, &mut self.log);
+        let gate = gate.as_mut().expect("the caller has looked");
+        let fates = gate.judge(now, log, publication)?;
+        let (count, bytes, defer_ms) = (fates.count, fates.bytes, publication.defer_ms);
+        let fresh = fates.fresh(publication);
+        let appended = log.append_numbered(now.mono, now.wall_ns, fresh, count, bytes, defer_ms);
+        let range = appended.inspect_err(|_| gate.take_back())?;
+        gate.confirm(now, log, &fates, range);
+        if range.is_empty() {
+            return Ok(self.answer_duplicates());
+        }
         if defer_ms > 0 {
             self.new_deferred += 1;
             self.undistributed_deferred
                 .push_back((range.start, defer_ms));
         }
-        Ok(range)
+        Ok(self.keep(range, bytes))
+    }
+
+    /// Answers a publish whose messages were all stored before. With `--sync-every=1`, the answer waits until they are
+    /// synced, as the answer to the first copy does.
+    fn answer_duplicates(&mut self) -> Published {
+        plant!(DuplicateBeforeSync, return Published::Done);
+        if self.options.group_commit && !self.ephemeral && !self.log.is_synced() {
+            self.log.want_sync();
+            return Published::AfterSync(self.log.next_seq());
+        }
+        Published::Done
     }
 
     /// Does what follows an append: the topic holds the messages until it gives them to its channels.
@@ -495,7 +482,6 @@ impl Topic {
         if let Some(undo) = self.undo.take() {
             self.discard_undo(*undo);
         }
-        let tables = self.take_tables();
         let mut discarded = self.discarded;
         discarded.extend(self.grace.map(|grace| Discarded {
             waiting: grace.messages,
@@ -505,7 +491,7 @@ impl Topic {
             waiting: self.undistributed,
             undistributed_deferred: self.undistributed_deferred,
             runs: self.unfinished.map_or(Vec::new(), |it| it.into_runs()),
-            tables,
+            tables: self.gate.map_or(Vec::new(), |gate| gate.into_tables()),
             ..Discarded::default()
         });
         (self.log, discarded)
@@ -583,8 +569,9 @@ impl Topic {
         self.deadline = self.channels_deadline();
         self.end_grace_in_time(now);
         self.log.handle_timeout(now.mono);
-        self.save_keys_in_time(now);
-        self.save_numbers_if_synced(now);
+        if let Some(gate) = &mut self.gate {
+            gate.handle_timeout(now, &mut self.log);
+        }
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
             self.want_checkpoint(Durable::IfNeeded);
         }
@@ -594,18 +581,17 @@ impl Topic {
         let log = self.log.next_timeout();
         let grace = self.grace_timeout();
         let unclaimed = self.unclaimed_timeout();
-        let keys = self.keys.as_ref().and_then(|keys| keys.save.next_timeout());
+        let gate = self.gate.as_ref();
+        let save = gate.and_then(|gate| gate.next_timeout(&self.log));
         let deadlines = self.deadline.into_iter().chain(log).chain(grace);
-        let save = self.save_timeout();
-        deadlines.chain(unclaimed).chain(keys).chain(save).min()
+        deadlines.chain(unclaimed).chain(save).min()
     }
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self, clients: &Clients) {
         self.undistributed.check();
         self.log.check();
-        let numbered = self.check_numbers();
-        self.check_keys();
+        let numbered = self.gate.as_ref().map_or(0, |gate| gate.check());
         self.undistributed_deferred.check();
         let mut kept = 0;
         if let Some(grace) = &self.grace {

@@ -1,9 +1,8 @@
 //! [`UnclaimedRules`]: which messages a topic keeps while it has no channel. Patterns for names of topics choose the
 //! rule.
 
-use crate::rule_order::RuleOrderError;
-use crate::topic_rules::TopicRules;
 use std::time::Duration;
+use wire::topic_rules::{RuleOrderError, TopicRules};
 
 /// The bounds of the messages that a topic without channels keeps. The topic drops its oldest messages until the others
 /// are within the bounds.

@@ -4,7 +4,7 @@
 use wire::id::Seq;
 
 use crate::request::{Request, StateJob, SyncFailure};
-use crate::segment::splitmix64;
+use crate::random::splitmix64;
 use crate::state::{TopicFile, UnfinishedFile};
 
 use super::sync::Sync;

@@ -2,7 +2,7 @@
 
 use super::Config;
 use engine_rules::{
-    ContentKey, ContentRule, DeadLetterRules, DedupRules, JsonPointer, KeyWindow, PublisherRule,
+    ContentKey, ContentRule, DeadLetterRules, DedupRule, DedupRules, JsonPointer, KeyWindow, PublisherRule,
     Required, UnclaimedBounds, UnclaimedRules,
 };
 use program::go_value;
@@ -206,16 +206,14 @@ fn add_dedup(rules: &mut DedupRules, entry: &str) -> Result<(), String> {
             return Err(format!("{name} is given twice"));
         }
     }
-    match key {
-        Some(key) => rules.add_content(pattern, content_rule(key, window, memory)?),
-        None => rules.add_publisher(
-            pattern,
-            PublisherRule {
-                window: window.map_or(Ok(PublisherRule::WINDOW_DEFAULT), window_count)?,
-                memory_bytes: memory.map_or(Ok(PublisherRule::MEMORY_DEFAULT), memory_bytes)?,
-            },
-        ),
-    }
+    let rule = match key {
+        Some(key) => DedupRule::Content(content_rule(key, window, memory)?),
+        None => DedupRule::Publisher(PublisherRule {
+            window: window.map_or(Ok(PublisherRule::WINDOW_DEFAULT), window_count)?,
+            memory_bytes: memory.map_or(Ok(PublisherRule::MEMORY_DEFAULT), memory_bytes)?,
+        }),
+    };
+    rules.add(pattern, rule);
     Ok(())
 }
 

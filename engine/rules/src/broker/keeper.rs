@@ -65,6 +65,9 @@ impl Broker {
     fn handle_notice(&mut self, now: Now, key: TopicKey, notice: Notice, out: &mut Vec<Output>) {
         let topic = &mut self.topics[key];
         let name = topic.name.clone();
+        if let Some(gate) = &mut topic.gate {
+            gate.handle_notice(now, &mut topic.log, &notice);
+        }
         match notice {
             Notice::Room => {
                 self.wake_blocked(key, out);
@@ -100,14 +103,12 @@ impl Broker {
                 out.push(repeated_error(what, &cause, line));
             }
             Notice::Synced(upto) => {
-                topic.save_numbers_if_synced(now);
                 for waiter in topic.waiters.take_synced(upto) {
                     self.answer(waiter, Ok(()), out);
                 }
             }
-            Notice::StateSaved(boundary) => topic.end_save(boundary),
-            Notice::StateFailed(boundary, cause) => {
-                topic.end_save(boundary);
+            Notice::StateSaved(_) | Notice::TopicFileWritten(Ok(())) => {}
+            Notice::StateFailed(_, cause) => {
                 let what = "cannot save the numbers of messages";
                 let line = format!(
                     "TOPIC({name}): {what}, after a crash messages that are sent again may be stored twice - {cause}"
@@ -153,18 +154,10 @@ impl Broker {
                     self.answer(waiter, Err(&refusal), out);
                 }
             }
-            Notice::TopicFileWritten(result) => {
-                topic.keys_written(&result, now);
-                if let Err(cause) = result {
-                    out.push(keys_not_saved(&name, &cause));
-                }
-            }
-            Notice::TopicFileNotRenamed(cause) => {
-                topic.write_keys_again(now);
+            Notice::TopicFileWritten(Err(cause)) | Notice::TopicFileNotRenamed(cause) => {
                 out.push(keys_not_saved(&name, &cause));
             }
             Notice::Damage(damage) => {
-                topic.forget_lost_keys(damage.seqs, now);
                 let line = format!("TOPIC({name}): damaged on disk - {damage}");
                 out.push(Output::error(line));
             }

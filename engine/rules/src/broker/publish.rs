@@ -9,10 +9,10 @@ use crate::client::output::Verb;
 use crate::forward::Sender;
 use crate::ids::{ClientId, ShardId, TaskId};
 use crate::now::Now;
-use crate::publication::Publication;
 use crate::refusal::Refusal;
 use crate::topic::{Published, Retrier, Waiter};
 use diskq_log::AppendError;
+use engine_dedup::Publication;
 use wire::name::TopicName;
 
 /// A producer whose publishes went to the same other shard this often in a row moves there.

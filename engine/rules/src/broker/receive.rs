@@ -7,7 +7,7 @@ use crate::client::output::Verb;
 use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::ClientId;
 use crate::now::Now;
-use crate::publication::Publication;
+use engine_dedup::Publication;
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
 use wire::error::{ErrorCode, WireError};

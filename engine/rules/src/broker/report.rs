@@ -221,6 +221,8 @@ impl Broker {
         let topic = &mut self.topics[key];
         topic.distribute(now, &self.clients, &mut self.work);
         let topic = &self.topics[key];
+        let gate = topic.gate.as_ref();
+        let (numbers, keys) = gate.map_or((None, None), |gate| gate.stats(now));
         let stats = TopicStats {
             topic_name: topic.name.to_string(),
             channels: Vec::new(),
@@ -232,8 +234,8 @@ impl Broker {
             oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
             shard: self.options.shard.0,
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
-            numbers: topic.number_stats(),
-            keys: topic.key_stats(now),
+            numbers,
+            keys,
             paused: topic.paused,
             pause: pause_stats(topic.pause.as_deref()),
             e2e_processing_latency: LatencyStats::default(),

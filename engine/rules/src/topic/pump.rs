@@ -7,6 +7,7 @@
 use super::{Stopping, Topic};
 use crate::channel::dead_letters::LettersEnd;
 use crate::channel::delivery::Delivery;
+use crate::discarded::Discarded;
 use crate::ids::ChannelId;
 use crate::now::Now;
 use crate::work::Work;
@@ -20,8 +21,7 @@ impl Topic {
         self.distribute(now, delivery.clients, work);
         work.begin_long_share();
         self.continue_checkpoint(now, work);
-        self.continue_snapshot(work);
-        self.continue_save(work);
+        self.pump_gate(work);
         let (mut again, mut unserved) = (Vec::new(), Vec::new());
         loop {
             let channels = &mut self.channels;
@@ -61,6 +61,25 @@ impl Topic {
         }
     }
 
+    /// Goes on with the save of what the gate remembers, and takes what the gate has for others.
+    fn pump_gate(&mut self, work: &mut Work) {
+        let Some(gate) = &mut self.gate else {
+            return;
+        };
+        work.spend(gate.continue_save(&mut self.log, work.left()));
+        let name = &self.name;
+        let news = gate.take_news();
+        self.news
+            .extend(news.map(|text| format!("TOPIC({name}): {text}")));
+        let tables = gate.take_unneeded();
+        if !tables.is_empty() {
+            self.discarded.push(Discarded {
+                tables,
+                ..Discarded::default()
+            });
+        }
+    }
+
     /// Lets the dead letters leave that were held: see [`LettersEnd::Held`].
     pub(crate) fn release_letters(&mut self) {
         for id in std::mem::take(&mut self.held_letters) {
@@ -74,7 +93,8 @@ impl Topic {
 
     /// Returns true when the next turn has to continue unfinished work.
     pub(crate) fn has_work_left(&self) -> bool {
-        let is_saving = self.unfinished.is_some() || self.has_snapshot() || self.is_encoding();
+        let gate = self.gate.as_ref();
+        let is_saving = self.unfinished.is_some() || gate.is_some_and(|it| it.has_slices_left());
         is_saving || !self.discarded.is_empty() || self.wants_pump()
     }
 

@@ -73,13 +73,12 @@ impl Topic {
                 }
             }
         }
-        let numbers_from = recovered.durable_boundary;
-        topic.restore_numbers(
-            recovered.state,
-            numbers_from,
-            &recovered.origins,
-            &recovered.found,
-        );
+        if let Some(gate) = &mut topic.gate {
+            let saved = recovered
+                .state
+                .map(|state| (state, recovered.durable_boundary));
+            gate.restore_numbers(&mut topic.log, saved, &recovered.origins, &recovered.found);
+        }
         // Above the checkpoint: owed to all. The deferred among them keep their deadlines.
         let above = CheckpointRun {
             start: checkpoint.next,

@@ -8,9 +8,8 @@ use diskq_log::{CheckpointNumber, Durable, plant};
 const DELAYED_SYNCS_MAX: u32 = 40;
 
 impl Topic {
-    /// Does the next step of a graceful stop: syncs all messages, saves their numbers or keys if the topic has a rule,
-    /// then writes one last checkpoint. Returns true while
-    /// the last checkpoint has not ended. Call this again after the keeper's next answer.
+    /// Does the next step of a graceful stop: syncs all messages, saves what the gate remembers of them, then writes one
+    /// last checkpoint. Returns true while the last checkpoint has not ended. Call this again after the keeper's next answer.
     pub(crate) fn drive_stop(&mut self, now: Now) -> bool {
         plant!(StopSyncsNothing, return false);
         match self.stopping {
@@ -26,7 +25,9 @@ impl Topic {
                 true
             }
             Stopping::No => {
-                if self.save_before_stop() || self.drive_last_keys(now) {
+                if let Some(gate) = &mut self.gate
+                    && gate.save_last(now, &mut self.log)
+                {
                     return true;
                 }
                 let durable = if self.sync_failed {

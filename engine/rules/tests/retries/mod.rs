@@ -7,8 +7,8 @@
 use diskq::{Crash, DataPath, Keeper, LogOptions, Seq, SimFiles, open_log};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
-    Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRules, GraceOptions, KeyWindow,
-    Now, Output, Random, SavedKeys, Sent, ShardId, TopicOptions,
+    Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, GraceOptions,
+    KeyWindow, Now, Output, Random, SavedKeys, Sent, ShardId, TopicOptions,
 };
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -248,14 +248,15 @@ impl History {
         self.reached.saved_states += u64::from(file.is_some());
         let saved = file.as_deref().map(SavedKeys::decode).transpose();
         let saved = saved.expect("the file was synced before it got its name");
+        let keys = self.broker.begin_keys(now, topic());
+        let mut keys = keys.expect("the topic has a rule");
         if let Some(saved) = &saved {
+            keys.load(saved).expect("it is of the same rule");
             assert!(
                 saved.boundary() <= self.synced,
                 "the file names only synced messages"
             );
         }
-        let keys = self.broker.begin_keys(now, topic(), saved.as_ref());
-        let mut keys = keys.expect("the topic has a rule");
         let read = diskq::read_newest(&self.files, path, name, &recovered, &mut keys);
         read.expect("the disk reads");
         self.broker.restore(now, topic(), recovered, None);
@@ -379,7 +380,7 @@ impl History {
 fn options(group_commit: bool, sync_timeout: Duration, starts: u64) -> BrokerOptions {
     let mut rules = DedupRules::default();
     let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(200), None);
-    rules.add_content("*", rule.expect("it fits"));
+    rules.add("*", DedupRule::Content(rule.expect("it fits")));
     BrokerOptions {
         shard: ShardId(0),
         shards: 1,

@@ -106,23 +106,19 @@ mod duplicates {
 
     #[test]
     fn entries_have_a_pattern_and_a_key() {
-        let rule = PublisherRule {
-            window: 1024,
-            memory_bytes: 1_048_576,
-        };
         let mut expected = DedupRules::default();
-        expected.add_publisher("orders", rule);
-        let small = PublisherRule {
-            window: 64,
-            memory_bytes: 65_536,
-        };
-        expected.add_publisher("a_*-b", small.clone());
-        expected.add_publisher("x#ephemeral", small);
-        let large = PublisherRule {
-            window: 1_048_576,
-            memory_bytes: 1 << 30,
-        };
-        expected.add_publisher("*", large);
+        for (pattern, window, memory_bytes) in [
+            ("orders", 1024, 1_048_576),
+            ("a_*-b", 64, 65_536),
+            ("x#ephemeral", 64, 65_536),
+            ("*", 1_048_576, 1 << 30),
+        ] {
+            let rule = PublisherRule {
+                window,
+                memory_bytes,
+            };
+            expected.add(pattern, DedupRule::Publisher(rule));
+        }
         let entries = [
             "orders=publisher",
             "a_*-b=publisher,window=64,memory=65536",
@@ -135,14 +131,17 @@ mod duplicates {
     #[test]
     fn keys_in_the_content() {
         let pointer = JsonPointer::parse("/order/id").expect("a pointer");
-        let rule = |key, window, memory| ContentRule::new(key, window, memory).expect("it fits");
+        let rule = |key, window, memory| {
+            let rule = ContentRule::new(key, window, memory);
+            DedupRule::Content(rule.expect("it fits"))
+        };
         let mut expected = DedupRules::default();
         let default = ContentRule::WINDOW_DEFAULT;
-        expected.add_content("a", rule(ContentKey::Body, default, None));
+        expected.add("a", rule(ContentKey::Body, default, None));
         let count = KeyWindow::Count(50_000);
-        expected.add_content("b.*", rule(ContentKey::Json(pointer), count, None));
+        expected.add("b.*", rule(ContentKey::Json(pointer), count, None));
         let hour = KeyWindow::Time(Duration::from_secs(3600));
-        expected.add_content("*", rule(ContentKey::Body, hour, Some(1 << 20)));
+        expected.add("*", rule(ContentKey::Body, hour, Some(1 << 20)));
         let entries = [
             "a=body",
             "b.*=json:/order/id,window=50000",
