@@ -44,6 +44,7 @@ use output::{Change, Level, Output};
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 use timers::{Timer, Timers};
 use wire::error::WireError;
 use wire::identify::{ClientSettings, ServerSettings};
@@ -102,6 +103,10 @@ struct SetAside {
 #[derive(Debug)]
 pub struct Broker {
     options: BrokerOptions,
+    /// The time of the call that is under way.
+    now: Now,
+    /// The outputs of the call that is under way. Empty between two calls.
+    out: Vec<Output>,
     topics: SlotMap<TopicKey, Topic>,
     by_name: BTreeMap<Arc<str>, TopicKey>,
     clients: Clients,
@@ -206,6 +211,11 @@ impl Broker {
             entries_spent: 0,
             discarded: Vec::new(),
             options,
+            now: Now {
+                mono: Duration::ZERO,
+                wall_ns: 0,
+            },
+            out: Vec::new(),
             topics: SlotMap::default(),
             by_name: BTreeMap::new(),
             clients: Clients::default(),
@@ -226,6 +236,27 @@ impl Broker {
             letters_moved: 0,
             letter_bytes: 0,
         }
+    }
+
+    /// Carries out a call of the shell. Meanwhile the broker has the time and the list of outputs itself.
+    #[inline(always)]
+    fn call<R>(
+        &mut self,
+        now: Now,
+        out: &mut Vec<Output>,
+        act: impl FnOnce(&mut Broker) -> R,
+    ) -> R {
+        self.now = now;
+        self.collect(out, act)
+    }
+
+    /// Carries out a call that needs no time.
+    #[inline(always)]
+    fn collect<R>(&mut self, out: &mut Vec<Output>, act: impl FnOnce(&mut Broker) -> R) -> R {
+        std::mem::swap(&mut self.out, out);
+        let result = act(self);
+        std::mem::swap(&mut self.out, out);
+        result
     }
 
     /// Restores a topic of an earlier run from its recovered log. `listed` is the topic's entry in nsqd.dat, if there
@@ -291,13 +322,14 @@ impl Broker {
 
     /// Adds a new connection. `address` is `ip:port`. Until IDENTIFY, /stats shows `ip` as the client's id.
     pub fn connect(&mut self, now: Now, address: String, ip: String) -> ClientId {
+        self.now = now;
         let settings = ClientSettings::from_server(&self.options.server);
         let connected_at = (now.wall_ns / 1_000_000_000) as i64;
         let mut client = Client::new(address, ip, connected_at, settings);
         client.heard(now.mono);
         let id = self.clients.insert(client);
-        self.arm_heartbeat(id, now.mono);
-        self.arm_deadline(id, now.mono);
+        self.arm_heartbeat(id);
+        self.arm_deadline(id);
         id
     }
 
@@ -316,11 +348,12 @@ impl Broker {
 
     /// Takes over a connection that another shard detached.
     pub fn attach(&mut self, now: Now, mut client: Client) -> ClientId {
+        self.now = now;
         client.change_shard();
         client.heard(now.mono);
         let id = self.clients.insert(client);
-        self.arm_heartbeat(id, now.mono);
-        self.arm_deadline(id, now.mono);
+        self.arm_heartbeat(id);
+        self.arm_deadline(id);
         self.flush_later(id);
         id
     }
@@ -334,27 +367,29 @@ impl Broker {
 
     /// Removes a connection that has ended. Its messages stay in flight until their timeout.
     pub fn disconnect(&mut self, id: ClientId, out: &mut Vec<Output>) {
-        let Some(mut client) = self.clients.remove(id) else {
-            return;
-        };
-        self.disarm(id, &mut client);
-        // nsqd logs the end of a client's loop. A client that never sent the magic has no such loop.
-        if client.session.magic_seen {
-            log_exit(&mut client, out);
-        }
-        let Some((topic_key, channel_id)) = client.consumer.subscription else {
-            return;
-        };
-        let topic = &mut self.topics[topic_key];
-        plant!(PinsOfTheGone, client.output.queue.clear(drop));
-        client.output.queue.clear(|run| topic.log.unpin(run.first));
-        let channel = topic.channel_mut(channel_id);
-        channel.unsubscribe(id, &mut client);
-        if channel.ephemeral && channel.consumers.is_empty() {
-            self.remove_channel(topic_key, channel_id, out);
-        } else {
-            self.pump_later(topic_key);
-        }
+        self.collect(out, |broker| {
+            let Some(mut client) = broker.clients.remove(id) else {
+                return;
+            };
+            broker.disarm(id, &mut client);
+            // nsqd logs the end of a client's loop. A client that never sent the magic has no such loop.
+            if client.session.magic_seen {
+                log_exit(&mut client, &mut broker.out);
+            }
+            let Some((topic_key, channel_id)) = client.consumer.subscription else {
+                return;
+            };
+            let topic = &mut broker.topics[topic_key];
+            plant!(PinsOfTheGone, client.output.queue.clear(drop));
+            client.output.queue.clear(|run| topic.log.unpin(run.first));
+            let channel = topic.channel_mut(channel_id);
+            channel.unsubscribe(id, &mut client);
+            if channel.ephemeral && channel.consumers.is_empty() {
+                broker.remove_channel(topic_key, channel_id);
+            } else {
+                broker.pump_later(topic_key);
+            }
+        })
     }
 
     /// Returns the address of a connection (`ip:port`), for the shell's log lines and bookkeeping.
@@ -368,10 +403,10 @@ impl Broker {
     }
 
     /// Answers with an error; a fatal one ends the connection.
-    fn fail(&mut self, id: ClientId, error: WireError, out: &mut Vec<Output>) {
+    fn fail(&mut self, id: ClientId, error: WireError) {
         let client = &mut self.clients[id];
         let line = format!("[{}] - {}", client.address, error.text);
-        out.push(Output::error(line));
+        self.out.push(Output::error(line));
         if error.is_fatal() {
             client.set_end_reason(error.text.clone());
         }
@@ -381,33 +416,27 @@ impl Broker {
 
     /// Answers a publish that the topic's log refuses. The log of nsqd has an ERROR from the moment when the topic's log
     /// began to refuse, so there are few lines about the single publishes.
-    fn refuse(&mut self, id: ClientId, error: WireError, out: &mut Vec<Output>) {
+    fn refuse(&mut self, id: ClientId, error: WireError) {
         let client = &mut self.clients[id];
-        out.push(refused_publish(&client.address, &error.text));
+        self.out.push(refused_publish(&client.address, &error.text));
         client.reply_error(error);
         self.flush_later(id);
     }
 
     /// Fills in the answer that `reply_later` promised. If the connection was blocked until all its answers were
     /// known, the connection goes on.
-    fn resolve(
-        &mut self,
-        id: ClientId,
-        token: Token,
-        result: Result<(), &Refusal>,
-        out: &mut Vec<Output>,
-    ) {
+    fn resolve(&mut self, id: ClientId, token: Token, result: Result<(), &Refusal>) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         if let Some(text) = client.resolve(token, result) {
             match result {
                 Err(Refusal::Log(_) | Refusal::Disk(_)) => {
-                    out.push(refused_publish(&client.address, &text));
+                    self.out.push(refused_publish(&client.address, &text));
                 }
                 _ => {
                     let line = format!("[{}] - {text}", client.address);
-                    out.push(Output::error(line));
+                    self.out.push(Output::error(line));
                     // The commands whose answers are promised (PUB, MPUB, DPUB, SUB) have only fatal errors.
                     client.set_end_reason(text);
                 }
@@ -415,18 +444,18 @@ impl Broker {
         }
         match client.blocked() {
             Some(Blocked::Subscribing) if client.output.all_answered() => {
-                self.resume(id, Blocked::Subscribing, out);
+                self.resume(id, Blocked::Subscribing);
             }
             // A connection that is ending is not moved: it ends on this shard.
             Some(Blocked::Moving(to))
                 if client.output.all_answered() && client.ending() == Ending::No =>
             {
-                out.push(Output::Move(id, to));
+                self.out.push(Output::Move(id, to));
             }
             Some(Blocked::Upgrading)
                 if client.output.all_answered() && client.ending() == Ending::No =>
             {
-                self.next_upgrade(id, out);
+                self.next_upgrade(id);
             }
             _ => {}
         }
@@ -434,20 +463,20 @@ impl Broker {
     }
 
     /// Lets a connection go on, if `reason` is what it waits for.
-    fn resume(&mut self, id: ClientId, reason: Blocked, out: &mut Vec<Output>) {
+    fn resume(&mut self, id: ClientId, reason: Blocked) {
         if let Some(client) = self.clients.get_mut(id)
             && client.unblock(reason)
         {
-            out.push(Output::Resume(id));
+            self.out.push(Output::Resume(id));
         }
     }
 
     /// Stops reading a connection and moves it to `to` once all it is owed is answered.
-    fn start_move(&mut self, id: ClientId, to: ShardId, out: &mut Vec<Output>) {
+    fn start_move(&mut self, id: ClientId, to: ShardId) {
         let client = &mut self.clients[id];
         client.block(Blocked::Moving(to));
         if client.output.all_answered() {
-            out.push(Output::Move(id, to));
+            self.out.push(Output::Move(id, to));
         }
     }
 
@@ -474,7 +503,7 @@ impl Broker {
     ///
     /// # Errors
     /// The topic is set aside. The error is the reason.
-    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> Result<Found, Arc<str>> {
+    fn topic_key(&mut self, name: TopicName<'_>) -> Result<Found, Arc<str>> {
         if let Some(key) = self.by_name.get(name.as_str()) {
             return Ok(Found::Ready(*key));
         }
@@ -487,24 +516,24 @@ impl Broker {
         let key = self.topics.insert(topic);
         self.by_name.insert(shared.clone(), key);
         let line = format!("TOPIC({}): created", name.as_str());
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         if !name.is_ephemeral() {
-            out.push(Output::MetadataChanged);
+            self.out.push(Output::MetadataChanged);
         }
-        out.push(Output::Changed(Change::topic(&shared, true)));
+        self.out.push(Output::Changed(Change::topic(&shared, true)));
         if self.options.asks_for_channels {
-            out.push(Output::AskForChannels(key, shared));
+            self.out.push(Output::AskForChannels(key, shared));
             return Ok(Found::Starting(key));
         }
         Ok(Found::Ready(key))
     }
 
     /// Creates a topic if it does not exist, here or on the shard that owns it.
-    fn create_topic_at_owner(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
+    fn create_topic_at_owner(&mut self, name: TopicName<'_>) {
         let owner = place(name.as_bytes(), self.options.shards);
         if owner == self.options.shard {
             // The command is refused in any case, so the result does not matter.
-            let _ = self.topic_key(name, out);
+            let _ = self.topic_key(name);
         } else {
             self.forwards[owner.0 as usize].push_creation(name);
         }

@@ -54,13 +54,15 @@ impl Broker {
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
-        let found = self.topic_key(name, out).map_err(AdminError::SetAside)?;
-        let topic = &self.topics[found.key()];
-        match found {
-            Found::Ready(_) if topic.is_recorded => Ok(Outcome::Done),
-            Found::Ready(key) => Ok(self.wait_until_recorded(key, task)),
-            Found::Starting(key) => Ok(self.try_later(key, task)),
-        }
+        self.collect(out, |broker| {
+            let found = broker.topic_key(name).map_err(AdminError::SetAside)?;
+            let topic = &broker.topics[found.key()];
+            match found {
+                Found::Ready(_) if topic.is_recorded => Ok(Outcome::Done),
+                Found::Ready(key) => Ok(broker.wait_until_recorded(key, task)),
+                Found::Starting(key) => Ok(broker.try_later(key, task)),
+            }
+        })
     }
 
     /// Deletes a topic with its channels and messages; its consumers are disconnected. A required topic is made again.
@@ -74,12 +76,14 @@ impl Broker {
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
-        let key = self.find_topic(name)?;
-        self.remove_topic(key, Some(task), out);
-        if let Some(name) = TopicName::new(name.as_bytes()) {
-            self.make_required(now, name, out);
-        }
-        Ok(Outcome::Wait)
+        self.call(now, out, |broker| {
+            let key = broker.find_topic(name)?;
+            broker.remove_topic(key, Some(task));
+            if let Some(name) = TopicName::new(name.as_bytes()) {
+                broker.make_required(name);
+            }
+            Ok(Outcome::Wait)
+        })
     }
 
     /// Drops the messages that no channel of the topic has been given yet, and those of the topic's grace. With a time in
@@ -151,19 +155,21 @@ impl Broker {
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
-        let key = self.find_topic(topic)?;
-        let Some(id) = self.channel_id(now, key, channel, out) else {
-            return Ok(self.try_later(key, task));
-        };
-        let topic = &mut self.topics[key];
-        match topic.unrecorded(id) {
-            Some(number) => {
-                topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
-                self.pump_later(key);
-                Ok(Outcome::Wait)
+        self.call(now, out, |broker| {
+            let key = broker.find_topic(topic)?;
+            let Some(id) = broker.channel_id(key, channel) else {
+                return Ok(broker.try_later(key, task));
+            };
+            let topic = &mut broker.topics[key];
+            match topic.unrecorded(id) {
+                Some(number) => {
+                    topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
+                    broker.pump_later(key);
+                    Ok(Outcome::Wait)
+                }
+                None => Ok(Outcome::Done),
             }
-            None => Ok(Outcome::Done),
-        }
+        })
     }
 
     /// Deletes a channel with its messages; its consumers are disconnected. A required channel is made again.
@@ -178,17 +184,19 @@ impl Broker {
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
-        let (key, id) = self.find_channel(topic, channel)?;
-        let is_required = self.options.required.has_channel(topic, channel);
-        // The next channel of this name must not get what is on its way to this one.
-        if is_required && !self.topics[key].catch_up(now, &self.clients, &mut self.work) {
-            return Ok(self.try_later(key, task));
-        }
-        self.remove_channel(key, id, out);
-        if is_required && let Some(name) = TopicName::new(topic.as_bytes()) {
-            self.make_required(now, name, out);
-        }
-        Ok(self.wait_until_recorded(key, task))
+        self.call(now, out, |broker| {
+            let (key, id) = broker.find_channel(topic, channel)?;
+            let is_required = broker.options.required.has_channel(topic, channel);
+            // The next channel of this name must not get what is on its way to this one.
+            if is_required && !broker.topics[key].catch_up(now, &broker.clients, &mut broker.work) {
+                return Ok(broker.try_later(key, task));
+            }
+            broker.remove_channel(key, id);
+            if is_required && let Some(name) = TopicName::new(topic.as_bytes()) {
+                broker.make_required(name);
+            }
+            Ok(broker.wait_until_recorded(key, task))
+        })
     }
 
     /// Drops a channel's messages: waiting, deferred and in flight. With a time in `undo`, [`Broker::unempty_channel`] can
@@ -261,46 +269,47 @@ impl Broker {
         Outcome::Later
     }
 
-    pub(super) fn remove_channel(&mut self, key: TopicKey, id: ChannelId, out: &mut Vec<Output>) {
+    pub(super) fn remove_channel(&mut self, key: TopicKey, id: ChannelId) {
         let topic = &mut self.topics[key];
         let channel = topic.channel(id);
         let line = format!("TOPIC({}): deleting channel {}", topic.name, channel.name);
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         let line = format!("CHANNEL({}): deleting", channel.name);
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         if !channel.ephemeral && !topic.ephemeral {
-            out.push(Output::MetadataChanged);
+            self.out.push(Output::MetadataChanged);
         }
         let change = Change::channel(&topic.name, &channel.name, false);
-        out.push(Output::Changed(change));
+        self.out.push(Output::Changed(change));
         let consumers = topic.delete_channel(id, &mut self.clients);
         let is_unused = topic.ephemeral && topic.channels().next().is_none();
-        self.cut_off(key, consumers, out);
+        self.cut_off(key, consumers);
         if is_unused {
-            self.remove_topic(key, None, out);
+            self.remove_topic(key, None);
         } else {
             self.pump_later(key);
         }
     }
 
-    fn remove_topic(&mut self, key: TopicKey, task: Option<TaskId>, out: &mut Vec<Output>) {
+    fn remove_topic(&mut self, key: TopicKey, task: Option<TaskId>) {
         let topic = &self.topics[key];
         let line = format!("TOPIC({}): deleting", topic.name);
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         let mut channels = Vec::new();
         for (id, channel) in topic.channels() {
             let line = format!("CHANNEL({}): deleting", channel.name);
-            out.push(Output::info(line));
+            self.out.push(Output::info(line));
             let change = Change::channel(&topic.name, &channel.name, false);
-            out.push(Output::Changed(change));
+            self.out.push(Output::Changed(change));
             channels.push(id);
         }
-        out.push(Output::Changed(Change::topic(&topic.name, false)));
+        self.out
+            .push(Output::Changed(Change::topic(&topic.name, false)));
         for id in channels {
             let consumers = self.topics[key].delete_channel(id, &mut self.clients);
-            self.cut_off(key, consumers, out);
+            self.cut_off(key, consumers);
         }
-        self.refuse_all(key, out);
+        self.refuse_all(key);
         let Some(mut topic) = self.topics.remove(key) else {
             return;
         };
@@ -314,7 +323,7 @@ impl Broker {
         let name = topic.name.clone();
         let (log, discarded) = topic.close();
         self.discarded.extend(discarded);
-        out.push(Output::DeleteLog(DeletedLog {
+        self.out.push(Output::DeleteLog(DeletedLog {
             topic: name,
             is_ephemeral,
             requests: log.close(),
@@ -323,14 +332,14 @@ impl Broker {
     }
 
     /// Closes the connections of a channel that is gone.
-    fn cut_off(&mut self, key: TopicKey, consumers: Vec<ClientId>, out: &mut Vec<Output>) {
+    fn cut_off(&mut self, key: TopicKey, consumers: Vec<ClientId>) {
         let topic = &mut self.topics[key];
         for id in consumers {
             let client = &mut self.clients[id];
             client.output.queue.clear(|run| topic.log.unpin(run.first));
             client.end_now();
             client.consumer.channel_gone();
-            out.push(Output::Close(id));
+            self.out.push(Output::Close(id));
         }
     }
 

@@ -33,19 +33,19 @@ pub(super) enum Permit {
 
 impl Broker {
     /// AUTH.
-    pub(super) fn authenticate(&mut self, id: ClientId, secret: &[u8], out: &mut Vec<Output>) {
+    pub(super) fn authenticate(&mut self, id: ClientId, secret: &[u8]) {
         let session = &mut self.clients[id].session;
         if session.has_grants() {
-            self.fail(id, WireError::auth_already_set(), out);
+            self.fail(id, WireError::auth_already_set());
         } else if !self.options.server.auth_required {
-            self.fail(id, WireError::auth_disabled(), out);
+            self.fail(id, WireError::auth_disabled());
         } else {
             session.auth = Some(Box::new(Auth::new(secret)));
-            self.ask_for_grants(id, AuthReason::Command, out);
+            self.ask_for_grants(id, AuthReason::Command);
         }
     }
 
-    fn ask_for_grants(&mut self, id: ClientId, reason: AuthReason, out: &mut Vec<Output>) {
+    fn ask_for_grants(&mut self, id: ClientId, reason: AuthReason) {
         let client = &mut self.clients[id];
         let Some(auth) = &client.session.auth else {
             return;
@@ -57,7 +57,7 @@ impl Broker {
             tls: client.session.tls.clone(),
         };
         client.block(Blocked::Authorizing(reason));
-        out.push(Output::Authorize(id, query));
+        self.out.push(Output::Authorize(id, query));
     }
 
     /// Takes the answer to [`Output::Authorize`]. An error is the reason why there is no answer, for the log. Does
@@ -69,73 +69,73 @@ impl Broker {
         answer: Result<Grants, String>,
         out: &mut Vec<Output>,
     ) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        let Some(Blocked::Authorizing(reason)) = client.blocked() else {
-            return;
-        };
-        client.unblock(Blocked::Authorizing(reason));
-        if client.ending() != Ending::No {
-            // An earlier publish has failed meanwhile, and that error ends the connection.
-            return;
-        }
-        let Some(auth) = &mut client.session.auth else {
-            return;
-        };
-        match answer {
-            Err(why) => {
-                let address = client.address.as_str();
-                let error = WireError::auth_failed();
-                let warning = format!("PROTOCOL(V2): [{address}] AUTH failed {why}");
-                let line = format!("[{address}] - {} - {why}", error.text);
-                out.push(Output::Log(Level::Warning, warning));
-                out.push(Output::error(line));
-                client.reply_error(error);
+        self.call(now, out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            let Some(Blocked::Authorizing(reason)) = client.blocked() else {
+                return;
+            };
+            client.unblock(Blocked::Authorizing(reason));
+            if client.ending() != Ending::No {
+                // An earlier publish has failed meanwhile, and that error ends the connection.
+                return;
             }
-            Ok(grants) => {
-                auth.grant(now.mono, grants);
-                // The command that waits may be an unfinished MPUB, which needs more input only if it is permitted.
-                client.session.decoder.look_again();
-                if reason == AuthReason::Command {
-                    let json = auth.has_grants().then(|| auth.json());
-                    match json {
-                        None => return self.fail(id, WireError::no_authorizations(), out),
-                        Some(json) => {
-                            let mut frame = Vec::with_capacity(json.len() + 8);
-                            wire::encode::response(&mut frame, json.as_bytes());
-                            client.reply(&frame);
+            let Some(auth) = &mut client.session.auth else {
+                return;
+            };
+            match answer {
+                Err(why) => {
+                    let address = client.address.as_str();
+                    let error = WireError::auth_failed();
+                    let warning = format!("PROTOCOL(V2): [{address}] AUTH failed {why}");
+                    let line = format!("[{address}] - {} - {why}", error.text);
+                    broker.out.push(Output::Log(Level::Warning, warning));
+                    broker.out.push(Output::error(line));
+                    client.reply_error(error);
+                }
+                Ok(grants) => {
+                    auth.grant(now.mono, grants);
+                    // The command that waits may be an unfinished MPUB, which needs more input only if it is permitted.
+                    client.session.decoder.look_again();
+                    if reason == AuthReason::Command {
+                        let json = auth.has_grants().then(|| auth.json());
+                        match json {
+                            None => return broker.fail(id, WireError::no_authorizations()),
+                            Some(json) => {
+                                let mut frame = Vec::with_capacity(json.len() + 8);
+                                wire::encode::response(&mut frame, json.as_bytes());
+                                client.reply(&frame);
+                            }
                         }
                     }
+                    broker.out.push(Output::Resume(id));
                 }
-                out.push(Output::Resume(id));
             }
-        }
-        self.flush_later(id);
+            broker.flush_later(id);
+        })
     }
 
     /// Returns whether a client may publish to a topic, or subscribe to a channel. In a drain nobody may publish.
     pub(super) fn permit(
         &mut self,
-        now: Now,
         id: ClientId,
         verb: Verb,
         (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
-        out: &mut Vec<Output>,
     ) -> Permit {
         if !self.checks_permits {
             return Permit::Granted;
         }
         let auth = self.clients[id].session.auth.as_ref();
-        let is_expired = auth.is_some_and(|auth| auth.expires_at < now.mono);
+        let is_expired = auth.is_some_and(|auth| auth.expires_at < self.now.mono);
         if is_expired && self.options.server.auth_required && !self.is_closed_to(verb) {
-            self.ask_for_grants(id, AuthReason::Expired, out);
+            self.ask_for_grants(id, AuthReason::Expired);
             return Permit::Asked;
         }
         match self.refusal_of(id, verb, (topic, channel)) {
             None => Permit::Granted,
             Some(error) => {
-                self.fail(id, error, out);
+                self.fail(id, error);
                 Permit::Refused
             }
         }
@@ -172,15 +172,7 @@ impl Broker {
 
     /// Returns whether the client may publish to the topic of an MPUB that is unfinished or will be refused. nsqd
     /// checks the permission before it looks at the messages.
-    pub(super) fn may_publish_many(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        topic: Option<TopicName<'_>>,
-        out: &mut Vec<Output>,
-    ) -> bool {
-        topic.is_none_or(|topic| {
-            self.permit(now, id, Verb::Mpub, (topic, None), out) == Permit::Granted
-        })
+    pub(super) fn may_publish_many(&mut self, id: ClientId, topic: Option<TopicName<'_>>) -> bool {
+        topic.is_none_or(|topic| self.permit(id, Verb::Mpub, (topic, None)) == Permit::Granted)
     }
 }

@@ -73,13 +73,13 @@ impl Broker {
 
     /// Delivers what this shard forwards to itself: dead letters, and the answers to them. Mail goes to other shards
     /// only.
-    pub(super) fn deliver_own_forwards(&mut self, now: Now, out: &mut Vec<Output>) {
+    pub(super) fn deliver_own_forwards(&mut self) {
         let own = self.options.shard;
         if let Some(batch) = self.take_forwards(own) {
-            self.handle_forwards(now, &batch, out);
+            self.publish_batch(&batch);
         }
         if let Some(replies) = self.take_forward_replies(own) {
-            self.handle_forward_replies(now, replies, out);
+            self.take_replies(replies);
         }
     }
 
@@ -105,10 +105,8 @@ impl Broker {
     /// or channel was deleted meanwhile.
     pub(super) fn dead_letter_answered(
         &mut self,
-        now: Now,
         (key, channel_id, seq): (TopicKey, ChannelId, Seq),
         result: Result<Seq, &Refusal>,
-        out: &mut Vec<Output>,
     ) {
         let Some(topic) = self.topics.get_mut(key) else {
             return;
@@ -119,15 +117,15 @@ impl Broker {
         };
         match result {
             Ok(stored) => {
-                channel.finish_dead_letter(now.mono, seq, stored, log);
+                channel.finish_dead_letter(self.now.mono, seq, stored, log);
                 self.letters_moved += u64::from(self.is_draining);
             }
             Err(refusal) => {
                 plant!(
                     RefusedLetterForgotten,
-                    channel.finish_dead_letter(now.mono, seq, seq, log)
+                    channel.finish_dead_letter(self.now.mono, seq, seq, log)
                 );
-                channel.return_dead_letter(now.mono, seq);
+                channel.return_dead_letter(self.now.mono, seq);
                 let (what, cause) = ("no dead letter can be stored", refusal.to_string());
                 let to = channel.dead_letters.as_ref().map(|dead| dead.to().clone());
                 let line = format!(
@@ -135,7 +133,7 @@ impl Broker {
                     channel.name,
                     to.as_deref().unwrap_or_default(),
                 );
-                out.push(repeated_error(what, &cause, line));
+                self.out.push(repeated_error(what, &cause, line));
             }
         }
         topic.after_answer(channel_id);

@@ -15,34 +15,36 @@ const TOPICS_MAX: usize = 1000;
 impl Broker {
     /// Begins a drain, or takes it back. Publishes that wait for room are refused, too.
     pub fn set_draining(&mut self, is_draining: bool, out: &mut Vec<Output>) {
-        if is_draining == self.is_draining {
-            return;
-        }
-        self.is_draining = is_draining;
-        self.checks_permits = is_draining || self.options.server.auth_required;
-        let keys = self.by_name.values().copied().collect::<Vec<_>>();
-        if !is_draining {
-            self.to_announce = keys;
-            return self.announce_some(out);
-        }
-        // A drain that was taken back just now: its topics may have messages again, and consumers must find them.
-        while !self.to_announce.is_empty() {
-            self.announce_some(out);
-        }
-        for key in keys {
-            self.wake_blocked(key, out);
-            self.refuse_in_drain(key);
-        }
+        self.collect(out, |broker| {
+            if is_draining == broker.is_draining {
+                return;
+            }
+            broker.is_draining = is_draining;
+            broker.checks_permits = is_draining || broker.options.server.auth_required;
+            let keys = broker.by_name.values().copied().collect::<Vec<_>>();
+            if !is_draining {
+                broker.to_announce = keys;
+                return broker.announce_some();
+            }
+            // A drain that was taken back just now: its topics may have messages again, and consumers must find them.
+            while !broker.to_announce.is_empty() {
+                broker.announce_some();
+            }
+            for key in keys {
+                broker.wake_blocked(key);
+                broker.refuse_in_drain(key);
+            }
+        })
     }
 
     /// Announces some of the topics again that were withdrawn. The next turns go on.
-    pub(super) fn announce_some(&mut self, out: &mut Vec<Output>) {
+    pub(super) fn announce_some(&mut self) {
         for _ in 0..TOPICS_MAX {
             let Some(key) = self.to_announce.pop() else {
                 return;
             };
             if self.topics.contains_key(key) {
-                self.announce_again(key, out);
+                self.announce_again(key);
             }
         }
     }
@@ -73,13 +75,14 @@ impl Broker {
     }
 
     /// Announces a topic that was withdrawn.
-    pub(super) fn announce_again(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+    pub(super) fn announce_again(&mut self, key: TopicKey) {
         let topic = &mut self.topics[key];
         if std::mem::take(&mut topic.is_withdrawn) {
-            out.push(Output::Changed(Change::topic(&topic.name, true)));
+            self.out
+                .push(Output::Changed(Change::topic(&topic.name, true)));
             for (_, channel) in topic.channels() {
                 let change = Change::channel(&topic.name, &channel.name, true);
-                out.push(Output::Changed(change));
+                self.out.push(Output::Changed(change));
             }
         }
     }

@@ -30,6 +30,10 @@ impl Broker {
 
     /// Publishes the batch of another shard. A shard that stops drops the batch, and nobody gets an answer.
     pub fn handle_forwards(&mut self, now: Now, batch: &ForwardBatch, out: &mut Vec<Output>) {
+        self.call(now, out, |broker| broker.publish_batch(batch))
+    }
+
+    pub(super) fn publish_batch(&mut self, batch: &ForwardBatch) {
         let is_stopping = self.is_stopping();
         plant!(StopTakesForwards, let is_stopping = false);
         if is_stopping {
@@ -50,7 +54,7 @@ impl Broker {
                 continue;
             }
             let topic = TopicName::new(name).expect("the sender decoded it");
-            let found = match self.topic_key(topic, out) {
+            let found = match self.topic_key(topic) {
                 Ok(found) => found,
                 Err(cause) => {
                     if let Some(id) = entry.forward_id(batch.from) {
@@ -66,7 +70,7 @@ impl Broker {
             let queue_is_free = self.topics[key].waiting_publishes.is_empty();
             let may_publish = queue_is_free && found == Found::Ready(key);
             // Behind a publish that waits, others wait too: a producer's order stays.
-            if !may_publish || !self.publish_forwarded(now, key, id, entry, packed) {
+            if !may_publish || !self.publish_forwarded(key, id, entry, packed) {
                 let waiting = WaitingPublish {
                     id,
                     entry: *entry,
@@ -76,7 +80,7 @@ impl Broker {
             }
             if is_dead_letter {
                 // In a drain, the topic may have been withdrawn, because it owed nothing.
-                self.announce_again(key, out);
+                self.announce_again(key);
             }
             self.pump_later(key);
         }
@@ -89,14 +93,18 @@ impl Broker {
         replies: Vec<ForwardReply>,
         out: &mut Vec<Output>,
     ) {
+        self.call(now, out, |broker| broker.take_replies(replies))
+    }
+
+    pub(super) fn take_replies(&mut self, replies: Vec<ForwardReply>) {
         for ForwardReply { id, result } in replies {
             let result = result.as_ref().copied();
             match id.sender {
                 Sender::Client(client, token) => {
-                    self.resolve(client, token, result, out);
+                    self.resolve(client, token, result);
                     if let Some(sender) = self.clients.get_mut(client) {
                         sender.producer.forwarded_bytes -= id.bytes;
-                        self.resume(client, Blocked::Forwards, out);
+                        self.resume(client, Blocked::Forwards);
                     }
                 }
                 Sender::Channel {
@@ -108,19 +116,19 @@ impl Broker {
                     // The packed form has the size of the body in front.
                     self.letter_arrived(id.bytes - size_of::<u32>());
                     let letter = (topic, channel, seq);
-                    self.dead_letter_answered(now, letter, result.map(|()| stored), out);
+                    self.dead_letter_answered(letter, result.map(|()| stored));
                 }
             }
         }
     }
 
     /// Tries the forwarded publishes again that wait at a topic. A shard that stops tries none.
-    pub(super) fn retry_forwarded(&mut self, now: Now, key: TopicKey) {
+    pub(super) fn retry_forwarded(&mut self, key: TopicKey) {
         if self.is_stopping() || !self.topics[key].started {
             return;
         }
         while let Some(waiting) = self.topics[key].waiting_publishes.pop_front() {
-            if !self.publish_forwarded(now, key, waiting.id, &waiting.entry, &waiting.packed) {
+            if !self.publish_forwarded(key, waiting.id, &waiting.entry, &waiting.packed) {
                 self.topics[key].waiting_publishes.push_front(waiting);
                 return;
             }
@@ -154,7 +162,6 @@ impl Broker {
     /// Returns false when there is no room yet.
     fn publish_forwarded(
         &mut self,
-        now: Now,
         key: TopicKey,
         mut id: ForwardId,
         entry: &ForwardEntry,
@@ -171,8 +178,8 @@ impl Broker {
         };
         let published = match id.sender {
             // A dead letter must not be lost, even if it looks like another one.
-            Sender::Channel { .. } => topic.store(now, &publication),
-            Sender::Client(..) => topic.publish(now, &publication),
+            Sender::Channel { .. } => topic.store(self.now, &publication),
+            Sender::Client(..) => topic.publish(self.now, &publication),
         };
         if let (Ok(_), Sender::Channel { stored, .. }) = (&published, &mut id.sender) {
             let upto = topic.log.next_seq();

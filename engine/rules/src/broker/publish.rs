@@ -24,14 +24,12 @@ const FORWARDED_BYTES_MAX: usize = 1024 * 1024;
 impl Broker {
     pub(super) fn publish<'b>(
         &mut self,
-        now: Now,
         id: ClientId,
         verb: Verb,
         name: TopicName<'_>,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
-        out: &mut Vec<Output>,
     ) -> Flow {
-        match self.permit(now, id, verb, (name, None), out) {
+        match self.permit(id, verb, (name, None)) {
             Permit::Granted => {}
             Permit::Refused => return Flow::Next,
             Permit::Asked => return Flow::Retry,
@@ -48,13 +46,13 @@ impl Broker {
             None => {
                 let shard = place(name.as_bytes(), self.options.shards);
                 if shard != self.options.shard {
-                    return self.publish_elsewhere(id, verb, shard, name, publication, out);
+                    return self.publish_elsewhere(id, verb, shard, name, publication);
                 }
-                match self.topic_key(name, out) {
+                match self.topic_key(name) {
                     Ok(Found::Ready(key)) => key,
                     Ok(Found::Starting(key)) => return self.wait_for_topic(id, key),
                     Err(cause) => {
-                        self.fail(id, verb.failed(&cause), out);
+                        self.fail(id, verb.failed(&cause));
                         return Flow::Next;
                     }
                 }
@@ -66,7 +64,7 @@ impl Broker {
         self.topics_to_pump.insert(key, &mut topic.in_to_pump);
         self.clients_to_flush
             .insert(id, &mut client.output.in_to_flush);
-        match topic.publish(now, publication) {
+        match topic.publish(self.now, publication) {
             Ok(done) => {
                 client
                     .producer
@@ -87,7 +85,7 @@ impl Broker {
             }
             Err(refused) => {
                 topic.refused_count += u64::from(publication.count);
-                self.refuse(id, verb.failed(&refused.to_string()), out);
+                self.refuse(id, verb.failed(&refused.to_string()));
                 Flow::Next
             }
         }
@@ -100,12 +98,11 @@ impl Broker {
         shard: ShardId,
         name: TopicName<'_>,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
-        out: &mut Vec<Output>,
     ) -> Flow {
         let client = &mut self.clients[id];
         let streak = client.producer.count_remote(shard);
         if streak > REMOTE_STREAK_MAX && client.consumer.subscription.is_none() {
-            self.start_move(id, shard, out);
+            self.start_move(id, shard);
             return Flow::Retry;
         }
         if client.producer.forwarded_bytes > FORWARDED_BYTES_MAX {
@@ -133,35 +130,37 @@ impl Broker {
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, Refusal> {
-        if self.is_stopping() {
-            return Err(Refusal::Exiting);
-        }
-        if self.is_draining {
-            return Err(Refusal::Draining);
-        }
-        let found = self.topic_key(name, out).map_err(Refusal::SetAside)?;
-        let key = found.key();
-        let topic = &mut self.topics[key];
-        if found == Found::Starting(key) {
-            topic.retriers.push(Retrier::Task(task));
-            return Ok(Outcome::Later);
-        }
-        let result = match topic.publish(now, publication) {
-            Ok(Published::Done) => Ok(Outcome::Done),
-            Ok(Published::AfterSync(upto)) => {
-                topic.waiters.add_for_sync(upto, Waiter::Task(task));
-                Ok(Outcome::Wait)
+        self.call(now, out, |broker| {
+            if broker.is_stopping() {
+                return Err(Refusal::Exiting);
             }
-            Err(AppendError::WouldBlock) => {
-                topic.blocked_tasks.push(task);
-                Ok(Outcome::Later)
+            if broker.is_draining {
+                return Err(Refusal::Draining);
             }
-            Err(refused) => {
-                topic.refused_count += u64::from(publication.count);
-                Err(Refusal::Log(refused))
+            let found = broker.topic_key(name).map_err(Refusal::SetAside)?;
+            let key = found.key();
+            let topic = &mut broker.topics[key];
+            if found == Found::Starting(key) {
+                topic.retriers.push(Retrier::Task(task));
+                return Ok(Outcome::Later);
             }
-        };
-        self.pump_later(key);
-        result
+            let result = match topic.publish(now, publication) {
+                Ok(Published::Done) => Ok(Outcome::Done),
+                Ok(Published::AfterSync(upto)) => {
+                    topic.waiters.add_for_sync(upto, Waiter::Task(task));
+                    Ok(Outcome::Wait)
+                }
+                Err(AppendError::WouldBlock) => {
+                    topic.blocked_tasks.push(task);
+                    Ok(Outcome::Later)
+                }
+                Err(refused) => {
+                    topic.refused_count += u64::from(publication.count);
+                    Err(Refusal::Log(refused))
+                }
+            };
+            broker.pump_later(key);
+            result
+        })
     }
 }

@@ -74,53 +74,48 @@ impl Broker {
         input: &[u8],
         out: &mut Vec<Output>,
     ) -> usize {
-        self.block_if_answers_pile_up(id);
-        let outputs_max = out.len() + OUTPUTS_MAX;
-        let mut commands = 0;
-        let mut consumed = 0;
-        while commands < COMMANDS_MAX
-            && out.len() < outputs_max
-            && let Some(client) = self.clients.get_mut(id)
-        {
-            let rest = &input[consumed..];
-            if !client.takes_input(rest.len()) {
-                break;
-            }
-            if !client.session.magic_seen {
-                self.read_magic(now, id, [rest[0], rest[1], rest[2], rest[3]], out);
-                consumed += MAGIC_V2.len();
-                continue;
-            }
-            if client.consumer.subscription.is_some() && !self.is_tracing {
-                let finished = self.finish_run(now, id, rest);
-                if finished > 0 {
-                    consumed += finished;
+        self.call(now, out, |broker| {
+            broker.block_if_answers_pile_up(id);
+            let outputs_max = broker.out.len() + OUTPUTS_MAX;
+            let mut commands = 0;
+            let mut consumed = 0;
+            while commands < COMMANDS_MAX
+                && broker.out.len() < outputs_max
+                && let Some(client) = broker.clients.get_mut(id)
+            {
+                let rest = &input[consumed..];
+                if !client.takes_input(rest.len()) {
+                    break;
+                }
+                if !client.session.magic_seen {
+                    broker.read_magic(id, [rest[0], rest[1], rest[2], rest[3]]);
+                    consumed += MAGIC_V2.len();
                     continue;
                 }
+                if client.consumer.subscription.is_some() && !broker.is_tracing {
+                    let finished = broker.finish_run(id, rest);
+                    if finished > 0 {
+                        consumed += finished;
+                        continue;
+                    }
+                }
+                let line_at = broker.out.len();
+                let next = broker.receive_one(id, rest, &mut commands);
+                if broker.is_tracing {
+                    broker.trace(id, rest, next, line_at);
+                }
+                match next {
+                    Next::Carried(bytes) => consumed += bytes,
+                    Next::Refused | Next::Later => break,
+                }
             }
-            let line_at = out.len();
-            let next = self.receive_one(now, id, rest, &mut commands, out);
-            if self.is_tracing {
-                self.trace(id, rest, next, line_at, out);
-            }
-            match next {
-                Next::Carried(bytes) => consumed += bytes,
-                Next::Refused | Next::Later => break,
-            }
-        }
-        consumed
+            consumed
+        })
     }
 
     /// Decodes the command at the start of `input`, and carries the command out. Counts in `commands` what it takes.
     #[inline]
-    fn receive_one(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        input: &[u8],
-        commands: &mut usize,
-        out: &mut Vec<Output>,
-    ) -> Next {
+    fn receive_one(&mut self, id: ClientId, input: &[u8], commands: &mut usize) -> Next {
         let client = &mut self.clients[id];
         let context = context(client, &self.options);
         match client.session.decoder.decode(input, &context) {
@@ -137,26 +132,26 @@ impl Broker {
                     client.session.decoder.reset();
                 }
                 let topic = unfinished.and_then(|(_, topic)| topic);
-                if self.may_publish_many(now, id, topic, out) && is_too_big {
-                    self.refuse_large_mpub(id, topic, needs, out);
+                if self.may_publish_many(id, topic) && is_too_big {
+                    self.refuse_large_mpub(id, topic, needs);
                 }
                 Next::Later
             }
             Decoded::Close => {
                 let reason = "failed to read command - bufio: buffer full";
                 client.set_end_reason(reason.to_owned());
-                self.end_after_output(id, out);
+                self.end_after_output(id);
                 Next::Later
             }
             Decoded::Reject {
                 error,
                 creates_topic,
             } => {
-                if self.may_publish_many(now, id, creates_topic, out) {
+                if self.may_publish_many(id, creates_topic) {
                     if let Some(topic) = creates_topic {
-                        self.create_topic_at_owner(topic, out);
+                        self.create_topic_at_owner(topic);
                     }
-                    self.fail(id, error, out);
+                    self.fail(id, error);
                 }
                 Next::Refused
             }
@@ -165,15 +160,15 @@ impl Broker {
                 command: Command::Mpub { topic, .. },
                 consumed,
             } if consumed > command_bytes_max(&self.options.limits) => {
-                if self.may_publish_many(now, id, Some(topic), out) {
-                    self.refuse_large_mpub(id, Some(topic), consumed, out);
+                if self.may_publish_many(id, Some(topic)) {
+                    self.refuse_large_mpub(id, Some(topic), consumed);
                 }
                 Next::Later
             }
             Decoded::Command { command, consumed } => {
-                client.heard(now.mono);
+                client.heard(self.now.mono);
                 *commands += 1;
-                match self.command(now, id, command, commands, out) {
+                match self.command(id, command, commands) {
                     Flow::Next => Next::Carried(consumed),
                     Flow::Retry => Next::Later,
                 }
@@ -195,75 +190,70 @@ impl Broker {
     /// Ends the input of a connection: the stream has ended, or the peer was silent for too long. `rest` is the input
     /// that was not consumed. The output that the client is owed is still written, then the connection ends.
     pub fn finish_input(&mut self, id: ClientId, rest: &[u8], out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        if client.ending() != Ending::No {
-            return;
-        }
-        let is_asked = matches!(client.blocked(), Some(Blocked::Authorizing(_)));
-        let context = context(client, &self.options);
-        let error = if client.session.magic_seen {
-            client.session.decoder.finish(rest, &context)
-        } else {
-            let line = "failed to read protocol version - EOF".to_owned();
-            out.push(Output::error(line));
-            None
-        };
-        match error {
-            Some((error, None)) => self.fail(id, error, out),
-            // The auth server has not said yet whether the client may create the topic.
-            Some((error, Some(_))) if is_asked => self.fail(id, error, out),
-            Some((error, Some(topic))) => {
-                let refusal = self.refusal_of(id, Verb::Mpub, (topic, None));
-                if refusal.is_none() {
-                    self.create_topic_at_owner(topic, out);
-                }
-                self.fail(id, refusal.unwrap_or(error), out);
+        self.collect(out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            if client.ending() != Ending::No {
+                return;
             }
-            None => self.end_after_output(id, out),
-        }
+            let is_asked = matches!(client.blocked(), Some(Blocked::Authorizing(_)));
+            let context = context(client, &broker.options);
+            let error = if client.session.magic_seen {
+                client.session.decoder.finish(rest, &context)
+            } else {
+                let line = "failed to read protocol version - EOF".to_owned();
+                broker.out.push(Output::error(line));
+                None
+            };
+            match error {
+                Some((error, None)) => broker.fail(id, error),
+                // The auth server has not said yet whether the client may create the topic.
+                Some((error, Some(_))) if is_asked => broker.fail(id, error),
+                Some((error, Some(topic))) => {
+                    let refusal = broker.refusal_of(id, Verb::Mpub, (topic, None));
+                    if refusal.is_none() {
+                        broker.create_topic_at_owner(topic);
+                    }
+                    broker.fail(id, refusal.unwrap_or(error));
+                }
+                None => broker.end_after_output(id),
+            }
+        })
     }
 
     /// Closes a connection once its output has left. Adds no error frame to the output.
-    pub(super) fn end_after_output(&mut self, id: ClientId, out: &mut Vec<Output>) {
+    pub(super) fn end_after_output(&mut self, id: ClientId) {
         let client = &mut self.clients[id];
         client.end_after_output();
         if client.is_over() {
-            out.push(Output::Close(id));
+            self.out.push(Output::Close(id));
         } else {
             self.flush_later(id);
         }
     }
 
     /// Takes the magic. The client's heartbeats, and the time for its first command, begin here.
-    fn read_magic(&mut self, now: Now, id: ClientId, magic: [u8; 4], out: &mut Vec<Output>) {
+    fn read_magic(&mut self, id: ClientId, magic: [u8; 4]) {
         let client = &mut self.clients[id];
         let address = &client.address;
         let shown = String::from_utf8_lossy(&magic);
         let line = format!("CLIENT({address}): desired protocol magic '{shown}'");
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         if magic == MAGIC_V2 {
             client.session.magic_seen = true;
-            client.heard(now.mono);
-            self.arm_heartbeat(id, now.mono);
+            client.heard(self.now.mono);
+            self.arm_heartbeat(id);
         } else {
             let line = format!("client({address}) bad protocol magic '{shown}'");
-            out.push(Output::error(line));
+            self.out.push(Output::error(line));
             client.reply_error(WireError::bad_protocol());
             self.flush_later(id);
         }
     }
 
     /// Carries out a command, and counts in `commands` what it takes beyond a small one.
-    fn command(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        command: Command<'_>,
-        commands: &mut usize,
-        out: &mut Vec<Output>,
-    ) -> Flow {
+    fn command(&mut self, id: ClientId, command: Command<'_>, commands: &mut usize) -> Flow {
         match command {
             Command::Pub {
                 topic,
@@ -272,7 +262,7 @@ impl Broker {
             } => {
                 let origin = self.origin(id, number);
                 let publication = Publication::one(body, 0, origin);
-                return self.publish(now, id, Verb::Pub, topic, &publication, out);
+                return self.publish(id, Verb::Pub, topic, &publication);
             }
             Command::Mpub {
                 topic,
@@ -287,7 +277,7 @@ impl Broker {
                     defer_ms: 0,
                     origin: self.origin(id, number),
                 };
-                return self.publish(now, id, Verb::Mpub, topic, &publication, out);
+                return self.publish(id, Verb::Mpub, topic, &publication);
             }
             Command::Dpub {
                 topic,
@@ -299,12 +289,12 @@ impl Broker {
                 let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
                 let ms = if defer.is_zero() { 0 } else { ms.max(1) };
                 let publication = Publication::one(body, ms, self.origin(id, number));
-                return self.publish(now, id, Verb::Dpub, topic, &publication, out);
+                return self.publish(id, Verb::Dpub, topic, &publication);
             }
             Command::Sub { topic, channel } => {
-                return self.subscribe(now, id, topic, channel, out);
+                return self.subscribe(id, topic, channel);
             }
-            Command::Fin { id: message } => self.finish(now, id, message, out),
+            Command::Fin { id: message } => self.finish(id, message),
             Command::Rdy { count } => self.ready(id, count),
             Command::Req {
                 id: message,
@@ -313,15 +303,15 @@ impl Broker {
                 is_counted,
             } => {
                 if let Some(asked_ns) = clamped_from_ns {
-                    self.log_clamped(id, asked_ns, out);
+                    self.log_clamped(id, asked_ns);
                 }
                 let how = Requeue {
                     timeout,
                     is_counted,
                 };
-                self.requeue(now, id, message, how, out);
+                self.requeue(id, message, how);
             }
-            Command::Touch { id: message } => self.touch(now, id, message, out),
+            Command::Touch { id: message } => self.touch(id, message),
             Command::Nop => {}
             Command::Cls => self.close_wait(id),
             Command::RdyIgnored => {
@@ -329,13 +319,13 @@ impl Broker {
                 let line = format!(
                     "PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
                 );
-                out.push(Output::info(line));
+                self.out.push(Output::info(line));
             }
             Command::Identify { body } => {
                 *commands += IDENTIFY_COMMANDS;
-                self.identify(now, id, body, out);
+                self.identify(id, body);
             }
-            Command::Auth { secret } => self.authenticate(id, secret, out),
+            Command::Auth { secret } => self.authenticate(id, secret),
         }
         Flow::Next
     }
@@ -348,24 +338,24 @@ impl Broker {
         Some(Origin { publisher, number })
     }
 
-    fn log_clamped(&self, id: ClientId, asked_ns: i64, out: &mut Vec<Output>) {
+    fn log_clamped(&mut self, id: ClientId, asked_ns: i64) {
         let max = self.options.limits.req_timeout_max.as_nanos();
         let address = &self.clients[id].address;
         let set = if asked_ns < 0 { 0 } else { max };
-        out.push(Output::info(format!(
+        self.out.push(Output::info(format!(
             "PROTOCOL(V2): [{address}] REQ timeout {asked_ns} out of range 0-{max}. Setting to {set}"
         )));
     }
 
-    fn identify(&mut self, now: Now, id: ClientId, body: &[u8], out: &mut Vec<Output>) {
+    fn identify(&mut self, id: ClientId, body: &[u8]) {
         let client = &mut self.clients[id];
         let result = IdentifyRequest::decode(body).and_then(|mut request| {
             if self.is_tracing {
                 let line = format!("PROTOCOL(V2): [{}] {request}", client.address);
-                out.push(Output::Log(Level::Debug, line));
+                self.out.push(Output::Log(Level::Debug, line));
             }
             let line = format!("[{}] IDENTIFY: {request}", client.address);
-            out.push(Output::info(line));
+            self.out.push(Output::info(line));
             if client.session.is_upgraded() {
                 // Upgrades come once; an IDENTIFY that is sent again gets none.
                 (request.tls_v1, request.snappy, request.deflate) = (false, false, false);
@@ -375,7 +365,7 @@ impl Broker {
         });
         let (request, response) = match result {
             Ok(done) => done,
-            Err(error) => return self.fail(id, error, out),
+            Err(error) => return self.fail(id, error),
         };
         let upgrades = match response {
             Response::Ok => {
@@ -397,27 +387,21 @@ impl Broker {
                     &client.session.topology_region,
                 );
             }
-            self.arm_heartbeat(id, now.mono);
+            self.arm_heartbeat(id);
         }
-        self.start_upgrades(id, out);
-        self.arm_deadline(id, now.mono);
+        self.start_upgrades(id);
+        self.arm_deadline(id);
         self.flush_later(id);
     }
 
     /// Refuses an MPUB that has at least `bytes` bytes; see [`command_bytes_max`]. As in nsqd, the topic is created
     /// although the messages are refused.
-    fn refuse_large_mpub(
-        &mut self,
-        id: ClientId,
-        topic: Option<TopicName<'_>>,
-        bytes: usize,
-        out: &mut Vec<Output>,
-    ) {
+    fn refuse_large_mpub(&mut self, id: ClientId, topic: Option<TopicName<'_>>, bytes: usize) {
         if let Some(topic) = topic {
-            self.create_topic_at_owner(topic, out);
+            self.create_topic_at_owner(topic);
         }
         let max = self.options.limits.body_bytes_max;
         let text = format_args!("MPUB body too big {bytes} > {max}");
-        self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
+        self.fail(id, WireError::new(ErrorCode::BadBody, text));
     }
 }

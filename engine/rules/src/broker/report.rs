@@ -65,6 +65,7 @@ impl Broker {
         filter: &StatsFilter,
         unfinished: &mut UnfinishedSnapshot,
     ) -> bool {
+        self.now = now;
         let entries_per_channel = match self.options.topic.latency {
             None => 1,
             Some(_) => LATENCY_ENTRIES,
@@ -83,8 +84,7 @@ impl Broker {
                 continue;
             }
             let divided = unfinished.divided.take();
-            let Some(mut topic) = divided.or_else(|| self.begin_topic(now, filter, unfinished))
-            else {
+            let Some(mut topic) = divided.or_else(|| self.begin_topic(filter, unfinished)) else {
                 let wanted = || self.producers(filter);
                 let producers = unfinished.producers.get_or_insert_with(wanted);
                 let added = &mut unfinished.snapshot.producers;
@@ -103,7 +103,7 @@ impl Broker {
             }
             // A topic that fits into a slice is not divided, even if the slice has others.
             let channels_max = SLICE_ENTRIES / entries_per_channel;
-            let added = self.add_channels(now, filter, &mut topic, stats, channels_max);
+            let added = self.add_channels(filter, &mut topic, stats, channels_max);
             unfinished.consumers = added.consumers_left;
             entries += 1 + added.channels * entries_per_channel + added.consumers;
             if added.channels == channels_max || !unfinished.consumers.is_empty() {
@@ -121,7 +121,6 @@ impl Broker {
     /// Adds the next topic to a snapshot, without its channels. Returns `None` if no topic is left.
     fn begin_topic(
         &mut self,
-        now: Now,
         filter: &StatsFilter,
         unfinished: &mut UnfinishedSnapshot,
     ) -> Option<DividedTopic> {
@@ -131,7 +130,7 @@ impl Broker {
                 unfinished
                     .snapshot
                     .topics
-                    .push(self.topic_stats(now, key, filter));
+                    .push(self.topic_stats(key, filter));
                 return Some(DividedTopic {
                     key,
                     after: None,
@@ -145,7 +144,6 @@ impl Broker {
     /// do not fit into a slice.
     fn add_channels(
         &mut self,
-        now: Now,
         filter: &StatsFilter,
         divided: &mut DividedTopic,
         stats: &mut TopicStats,
@@ -163,12 +161,12 @@ impl Broker {
             divided.after = Some(channel.name.clone());
             added.channels += 1;
             if let Some(latency) = &channel.latency {
-                latency.add_to(now.mono, divided.latency.get_or_insert_default());
+                latency.add_to(self.now.mono, divided.latency.get_or_insert_default());
             }
             if !filter.wants_channel(&channel.name) {
                 continue;
             }
-            let mut of_channel = self.channel_stats(now, (topic, channel), filter);
+            let mut of_channel = self.channel_stats((topic, channel), filter);
             if filter.include_clients {
                 let mut left: Vec<ClientId> = channel.consumers.iter().rev().copied().collect();
                 let entries_left = SLICE_ENTRIES.saturating_sub(added.consumers);
@@ -217,9 +215,9 @@ impl Broker {
     }
 
     /// Returns the figures of a topic, without its channels.
-    fn topic_stats(&mut self, now: Now, key: TopicKey, filter: &StatsFilter) -> TopicStats {
+    fn topic_stats(&mut self, key: TopicKey, filter: &StatsFilter) -> TopicStats {
         let topic = &mut self.topics[key];
-        topic.distribute(now, &self.clients, &mut self.work);
+        topic.distribute(self.now, &self.clients, &mut self.work);
         let topic = &self.topics[key];
         let stats = TopicStats {
             topic_name: topic.name.to_string(),
@@ -229,11 +227,11 @@ impl Broker {
             message_count: topic.message_count,
             message_bytes: topic.message_bytes,
             refused_count: topic.refused_count,
-            oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
+            oldest_unfinished_ms: topic.age_ms(self.now, topic.oldest()),
             shard: self.options.shard.0,
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
             numbers: topic.number_stats(),
-            keys: topic.key_stats(now),
+            keys: topic.key_stats(self.now),
             paused: topic.paused,
             pause: pause_stats(topic.pause.as_deref()),
             e2e_processing_latency: LatencyStats::default(),
@@ -261,7 +259,6 @@ impl Broker {
     /// Returns the figures of a channel, without its consumers.
     fn channel_stats(
         &self,
-        now: Now,
         (topic, channel): (&Topic, &Channel),
         filter: &StatsFilter,
     ) -> ChannelStats {
@@ -281,7 +278,7 @@ impl Broker {
             global_msg_count: channel.counters.deliveries[Locality::Global as usize],
             requeue_count: channel.counters.requeue_count,
             timeout_count: channel.counters.timeout_count,
-            oldest_unfinished_ms: topic.age_ms(now, oldest),
+            oldest_unfinished_ms: topic.age_ms(self.now, oldest),
             oldest_failed_attempts: oldest.map_or(0, |seq| channel.failed_attempts(seq).into()),
             dead_letters: channel.dead_letters.as_ref().map(|dead| DeadLetterStats {
                 topic: dead.to().to_string(),
@@ -294,7 +291,7 @@ impl Broker {
             pause: pause_stats(channel.pause.as_deref()),
             undo: channel.undo.as_ref().map(|undo| undo_stats(topic, undo)),
             e2e_processing_latency: latency::stats(
-                now.mono,
+                self.now.mono,
                 self.options.topic.latency.as_ref(),
                 channel.latency.as_deref(),
             ),

@@ -19,32 +19,34 @@ use wire::name::{ChannelName, TopicName};
 impl Broker {
     /// Makes the required topics and channels of this shard that are not there. Call before any connection.
     pub fn make_all_required(&mut self, now: Now, out: &mut Vec<Output>) {
-        let required = self.options.required.clone();
-        for topic in required.topics() {
-            if place(topic.as_bytes(), self.options.shards) == self.options.shard {
-                self.make_required(now, topic, out);
+        self.call(now, out, |broker| {
+            let required = broker.options.required.clone();
+            for topic in required.topics() {
+                if place(topic.as_bytes(), broker.options.shards) == broker.options.shard {
+                    broker.make_required(topic);
+                }
             }
-        }
+        })
     }
 
     /// Makes a topic and its channels if they are required and not there.
-    pub(super) fn make_required(&mut self, now: Now, topic: TopicName<'_>, out: &mut Vec<Output>) {
+    pub(super) fn make_required(&mut self, topic: TopicName<'_>) {
         let required = self.options.required.clone();
         let Some(channels) = required.channels(topic.as_str()) else {
             return;
         };
-        let before = out.len();
+        let before = self.out.len();
         // A topic that is set aside has its line in the log.
-        let Ok(found) = self.topic_key(topic, out) else {
+        let Ok(found) = self.topic_key(topic) else {
             return;
         };
         for channel in channels {
-            let made = self.channel_id(now, found.key(), channel, out);
+            let made = self.channel_id(found.key(), channel);
             debug_assert!(made.is_some(), "the topic is new, or has caught up");
         }
-        if out.len() > before {
+        if self.out.len() > before {
             let line = format!("TOPIC({}): made what --create lists", topic.as_str());
-            out.push(Output::info(line));
+            self.out.push(Output::info(line));
         }
     }
 
@@ -64,34 +66,36 @@ impl Broker {
         is_complete: bool,
         out: &mut Vec<Output>,
     ) {
-        for name in channels {
-            let Some(topic) = self.topics.get(key) else {
+        self.call(now, out, |broker| {
+            for name in channels {
+                let Some(topic) = broker.topics.get(key) else {
+                    return;
+                };
+                let is_deleted = topic.is_deleted_in_grace(name.as_str());
+                if !is_deleted && broker.channel_id(key, *name).is_none() {
+                    debug_assert!(
+                        broker.topics[key].started,
+                        "a topic that has not started keeps its messages"
+                    );
+                    broker.topics[key].ask_soon(now);
+                }
+            }
+            let Some(topic) = broker.topics.get_mut(key).filter(|topic| !topic.started) else {
                 return;
             };
-            let is_deleted = topic.is_deleted_in_grace(name.as_str());
-            if !is_deleted && self.channel_id(now, key, *name, out).is_none() {
-                debug_assert!(
-                    self.topics[key].started,
-                    "a topic that has not started keeps its messages"
+            topic.started = true;
+            if !is_complete && topic.begin_grace(now) {
+                let line = format!(
+                    "TOPIC({}): not every nsqlookupd has answered, so a channel that is made \
+                     within --new-topic-grace gets all messages",
+                    topic.name
                 );
-                self.topics[key].ask_soon(now);
+                broker.out.push(Output::info(line));
             }
-        }
-        let Some(topic) = self.topics.get_mut(key).filter(|topic| !topic.started) else {
-            return;
-        };
-        topic.started = true;
-        if !is_complete && topic.begin_grace(now) {
-            let line = format!(
-                "TOPIC({}): not every nsqlookupd has answered, so a channel that is made within --new-topic-grace gets \
-                 all messages",
-                topic.name
-            );
-            out.push(Output::info(line));
-        }
-        self.wake_retriers(key, out);
-        self.retry_forwarded(now, key);
-        self.pump_later(key);
+            broker.wake_retriers(key);
+            broker.retry_forwarded(key);
+            broker.pump_later(key);
+        })
     }
 
     /// Lets a client wait until a topic has started, or has caught up. Then the client's command is tried again.
@@ -103,11 +107,11 @@ impl Broker {
 
     /// Lets the clients and tasks that wait for a topic try again. Call this when the topic has started, has caught up,
     /// or was deleted.
-    pub(super) fn wake_retriers(&mut self, key: TopicKey, out: &mut Vec<Output>) {
+    pub(super) fn wake_retriers(&mut self, key: TopicKey) {
         for retrier in std::mem::take(&mut self.topics[key].retriers) {
             match retrier {
-                Retrier::Client(id) => self.resume(id, Blocked::Topic(key), out),
-                Retrier::Task(task) => out.push(Output::Wake(task, Wakeup::Retry)),
+                Retrier::Client(id) => self.resume(id, Blocked::Topic(key)),
+                Retrier::Task(task) => self.out.push(Output::Wake(task, Wakeup::Retry)),
             }
         }
     }

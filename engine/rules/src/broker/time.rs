@@ -16,31 +16,33 @@ const TICKS_PER_HEARTBEAT: u32 = 64;
 impl Broker {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Vec<Output>) {
-        while let Some((at, timer)) = self.timers.first().copied() {
-            if at > now.mono {
-                return;
-            }
-            self.timers.pop_first();
-            match timer {
-                Timer::Heartbeat(id) => self.heartbeat(now, id, out),
-                Timer::Deadline(id) => self.deadline(now, id, out),
-                Timer::Topic(key) => {
-                    let topic = &mut self.topics[key];
-                    topic.timer_at = None;
-                    let ended = topic.end_in_time(now);
-                    if !ended.is_empty() {
-                        out.extend(ended.into_iter().map(Output::info));
-                        out.push(Output::MetadataChanged);
+        self.call(now, out, |broker| {
+            while let Some((at, timer)) = broker.timers.first().copied() {
+                if at > now.mono {
+                    return;
+                }
+                broker.timers.pop_first();
+                match timer {
+                    Timer::Heartbeat(id) => broker.heartbeat(id),
+                    Timer::Deadline(id) => broker.deadline(id),
+                    Timer::Topic(key) => {
+                        let topic = &mut broker.topics[key];
+                        topic.timer_at = None;
+                        let ended = topic.end_in_time(now);
+                        if !ended.is_empty() {
+                            broker.out.extend(ended.into_iter().map(Output::info));
+                            broker.out.push(Output::MetadataChanged);
+                        }
+                        topic.handle_timeout(now, &mut broker.clients, &mut broker.work);
+                        if topic.take_question(now) && broker.options.asks_for_channels {
+                            broker.out.push(Output::AskAgain(key, topic.name.clone()));
+                        }
+                        broker.follow_health(key);
+                        broker.pump_later(key);
                     }
-                    topic.handle_timeout(now, &mut self.clients, &mut self.work);
-                    if topic.take_question(now) && self.options.asks_for_channels {
-                        out.push(Output::AskAgain(key, topic.name.clone()));
-                    }
-                    self.follow_health(key, out);
-                    self.pump_later(key);
                 }
             }
-        }
+        })
     }
 
     /// Has a topic's timer fire at `at`, unless it fires earlier anyway.
@@ -57,11 +59,11 @@ impl Broker {
 
     /// Sets a client's heartbeat timer, which also checks the write deadline. Called at connect for the write deadline
     /// alone, and for the heartbeats at the magic and at the first IDENTIFY.
-    pub(super) fn arm_heartbeat(&mut self, id: ClientId, now: Duration) {
+    pub(super) fn arm_heartbeat(&mut self, id: ClientId) {
         let client = &mut self.clients[id];
         let at = client.consumer.settings.heartbeat.map(|interval| {
             let tick = (interval / TICKS_PER_HEARTBEAT).as_nanos().max(1);
-            let ticks = (now + interval).as_nanos().div_ceil(tick);
+            let ticks = (self.now.mono + interval).as_nanos().div_ceil(tick);
             Duration::from_nanos((ticks * tick) as u64)
         });
         let armed = &mut client.heartbeat_at;
@@ -70,12 +72,12 @@ impl Broker {
 
     /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade. While an upgrade is under
     /// way, there is no read deadline, but that of [`Broker::upgrade_begins`].
-    pub(super) fn arm_deadline(&mut self, id: ClientId, now: Duration) {
+    pub(super) fn arm_deadline(&mut self, id: ClientId) {
         let client = &self.clients[id];
         let interval = client.session.settings.heartbeat;
         let at = match client.blocked() {
             Some(Blocked::Upgrading) => None,
-            _ => interval.map(|interval| now + interval * 2),
+            _ => interval.map(|interval| self.now.mono + interval * 2),
         };
         self.set_deadline(id, at);
     }
@@ -95,36 +97,38 @@ impl Broker {
         replace(&mut self.timers, Timer::Deadline(id), deadline, None);
     }
 
-    fn heartbeat(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
+    fn heartbeat(&mut self, id: ClientId) {
         let client = &mut self.clients[id];
         client.heartbeat_at = None;
-        if client.is_overdue(now.mono) {
+        if client.is_overdue(self.now.mono) {
             // Linux reports room in a socket late: when a third of the socket's send buffer is free.
-            return out.push(Output::WriteExpired(id));
+            return self.out.push(Output::WriteExpired(id));
         }
-        self.beat(now, id);
+        self.beat(id);
     }
 
     /// Closes a connection if its output still leaves too slowly. The shell has just written as much as the socket
     /// takes.
     pub fn write_expired(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        if client.is_overdue(now.mono) {
-            let line = format!(
-                "PROTOCOL(V2): [{}] messagePump error - i/o timeout",
-                client.address
-            );
-            out.push(Output::error(line));
-            client.end_now();
-            return out.push(Output::Close(id));
-        }
-        self.beat(now, id);
+        self.call(now, out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            if client.is_overdue(now.mono) {
+                let line = format!(
+                    "PROTOCOL(V2): [{}] messagePump error - i/o timeout",
+                    client.address
+                );
+                broker.out.push(Output::error(line));
+                client.end_now();
+                return broker.out.push(Output::Close(id));
+            }
+            broker.beat(id);
+        })
     }
 
     /// Sends a heartbeat, and arms the timer of the next one.
-    fn beat(&mut self, now: Now, id: ClientId) {
+    fn beat(&mut self, id: ClientId) {
         let client = &mut self.clients[id];
         if client.ending() == Ending::Now {
             return;
@@ -137,28 +141,28 @@ impl Broker {
             client.output.queue.push_bytes(wire::encode::HEARTBEAT);
             self.flush_later(id);
         }
-        self.arm_heartbeat(id, now.mono);
+        self.arm_heartbeat(id);
     }
 
-    fn deadline(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
+    fn deadline(&mut self, id: ClientId) {
         let client = &mut self.clients[id];
         client.deadline_at = None;
         if client.ending() != Ending::No {
             return;
         }
         if client.blocked() == Some(Blocked::Upgrading) {
-            return out.push(Output::UpgradeExpired(id));
+            return self.out.push(Output::UpgradeExpired(id));
         }
         let Some(interval) = client.session.settings.heartbeat else {
             return;
         };
         if client.blocked().is_some() {
             // The broker does not read this client at the moment, so the client does not count as silent.
-            client.heard(now.mono);
+            client.heard(self.now.mono);
         }
         let at = client.waiting_since + interval * 2;
-        if at <= now.mono {
-            out.push(Output::Expired(id));
+        if at <= self.now.mono {
+            self.out.push(Output::Expired(id));
         } else {
             self.set_deadline(id, Some(at));
         }

@@ -15,14 +15,7 @@ impl Broker {
     /// goes in front of the outputs from `line_at` on, which the command has caused. A command that is offered again
     /// later is logged then.
     #[cold]
-    pub(super) fn trace(
-        &self,
-        id: ClientId,
-        input: &[u8],
-        next: Next,
-        line_at: usize,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn trace(&mut self, id: ClientId, input: &[u8], next: Next, line_at: usize) {
         if matches!(next, Next::Later) {
             return;
         }
@@ -32,11 +25,11 @@ impl Broker {
         let line = lines.next().unwrap_or_default();
         let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
         let line = format!("PROTOCOL(V2): [{address}] [{line}]");
-        out.insert(line_at, Output::Log(Level::Debug, line));
+        self.out.insert(line_at, Output::Log(Level::Debug, line));
         if matches!(next, Next::Carried(_)) && client.consumer.subscription.is_some() {
             let (ready, in_flight) = (client.consumer.ready_count, client.consumer.in_flight);
             let line = format!("[{address}] state rdy: {ready:4} inflt: {in_flight:4}");
-            out.push(Output::Log(Level::Debug, line));
+            self.out.push(Output::Log(Level::Debug, line));
         }
     }
 }

@@ -27,76 +27,81 @@ impl Broker {
     /// Delivers what this turn made deliverable, and collects the jobs for the keeper. Call once
     /// after a batch of input; call again while [`Broker::is_turn_open`].
     pub fn end_turn(&mut self, now: Now, out: &mut Vec<Output>) {
-        let resident_bytes = self.options.resident_bytes / self.by_name.len().max(1) as u64;
-        let (mut unfinished, mut unserved) = (Vec::new(), Vec::new());
-        self.announce_some(out);
-        self.deliver_own_forwards(now, out);
-        let bytes_max = self.options.dead_letter_bytes;
-        let mut letter_budget = LetterBudget::new(self.letter_bytes, bytes_max);
-        for _ in 0..self.topics_to_pump.len() {
-            let topics = &mut self.topics;
-            let key = self
-                .topics_to_pump
-                .pop_last(|key| Some(&mut topics.get_mut(key)?.in_to_pump));
-            let Some(key) = key else {
-                break;
-            };
-            let Some(topic) = self.topics.get_mut(key) else {
-                continue;
-            };
-            topic.limit_resident(resident_bytes);
-            let mut delivery = Delivery {
-                clients: &mut self.clients,
-                random: &mut self.random,
-                topology: self.options.topology.as_ref(),
-                now: now.mono,
-                letters: &mut letter_budget,
-                to_flush: &mut self.clients_to_flush,
-            };
-            let is_served = delivery.letters.is_left();
-            topic.pump(now, &mut self.work, &mut delivery);
-            let letters = std::mem::take(&mut topic.dead_letters);
-            if topic.has_work_left() {
-                let next = if is_served {
-                    &mut unfinished
-                } else {
-                    &mut unserved
+        self.call(now, out, |broker| {
+            let resident_bytes = broker.options.resident_bytes / broker.by_name.len().max(1) as u64;
+            let (mut unfinished, mut unserved) = (Vec::new(), Vec::new());
+            broker.announce_some();
+            broker.deliver_own_forwards();
+            let bytes_max = broker.options.dead_letter_bytes;
+            let mut letter_budget = LetterBudget::new(broker.letter_bytes, bytes_max);
+            for _ in 0..broker.topics_to_pump.len() {
+                let topics = &mut broker.topics;
+                let key = broker
+                    .topics_to_pump
+                    .pop_last(|key| Some(&mut topics.get_mut(key)?.in_to_pump));
+                let Some(key) = key else {
+                    break;
                 };
-                next.push(key);
+                let Some(topic) = broker.topics.get_mut(key) else {
+                    continue;
+                };
+                topic.limit_resident(resident_bytes);
+                let mut delivery = Delivery {
+                    clients: &mut broker.clients,
+                    random: &mut broker.random,
+                    topology: broker.options.topology.as_ref(),
+                    now: now.mono,
+                    letters: &mut letter_budget,
+                    to_flush: &mut broker.clients_to_flush,
+                };
+                let is_served = delivery.letters.is_left();
+                topic.pump(now, &mut broker.work, &mut delivery);
+                let letters = std::mem::take(&mut topic.dead_letters);
+                if topic.has_work_left() {
+                    let next = if is_served {
+                        &mut unfinished
+                    } else {
+                        &mut unserved
+                    };
+                    next.push(key);
+                }
+                if !topic.held_letters.is_empty() {
+                    let listed = &mut topic.in_to_release;
+                    broker.topics_to_release.insert(key, listed);
+                }
+                broker.out.extend(topic.news.drain(..).map(Output::warning));
+                let is_awaited =
+                    topic.started && topic.is_caught_up() && !topic.retriers.is_empty();
+                while let Some(request) = topic.log.next_request() {
+                    broker
+                        .out
+                        .push(Output::Keeper(key, topic.name.clone(), request));
+                }
+                if let Some(at) = topic.next_timeout() {
+                    broker.arm_topic(key, at);
+                }
+                if is_awaited {
+                    broker.wake_retriers(key);
+                }
+                if !letters.is_empty() {
+                    broker.send_dead_letters(key, letters);
+                }
             }
-            if !topic.held_letters.is_empty() {
-                let listed = &mut topic.in_to_release;
-                self.topics_to_release.insert(key, listed);
+            broker.deliver_own_forwards();
+            broker.release_letters();
+            // The last one is the first of the next turn. So no topic waits for the dead letters of all others.
+            for key in unfinished.into_iter().chain(unserved.into_iter().rev()) {
+                broker.pump_later(key);
             }
-            out.extend(topic.news.drain(..).map(Output::warning));
-            let is_awaited = topic.started && topic.is_caught_up() && !topic.retriers.is_empty();
-            while let Some(request) = topic.log.next_request() {
-                out.push(Output::Keeper(key, topic.name.clone(), request));
+            broker.work.begin_share();
+            while let Some(discarded) = broker.discarded.last_mut()
+                && discarded.release_slice(None, &mut broker.work)
+            {
+                broker.discarded.pop();
             }
-            if let Some(at) = topic.next_timeout() {
-                self.arm_topic(key, at);
-            }
-            if is_awaited {
-                self.wake_retriers(key, out);
-            }
-            if !letters.is_empty() {
-                self.send_dead_letters(key, letters);
-            }
-        }
-        self.deliver_own_forwards(now, out);
-        self.release_letters();
-        // The last one is the first of the next turn. So no topic waits for the dead letters of all others.
-        for key in unfinished.into_iter().chain(unserved.into_iter().rev()) {
-            self.pump_later(key);
-        }
-        self.work.begin_share();
-        while let Some(discarded) = self.discarded.last_mut()
-            && discarded.release_slice(None, &mut self.work)
-        {
-            self.discarded.pop();
-        }
-        self.entries_spent = self.work.spent();
-        self.work = Work::new(self.options.turn_entries);
+            broker.entries_spent = broker.work.spent();
+            broker.work = Work::new(broker.options.turn_entries);
+        })
     }
 
     /// True while something is left for [`Broker::end_turn`].

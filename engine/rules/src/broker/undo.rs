@@ -62,6 +62,10 @@ impl Broker {
 
     /// Drops the messages of the undos of all topics of the shard: the disk has no room.
     pub fn drop_undos(&mut self, out: &mut Vec<Output>) {
+        self.collect(out, Broker::drop_all_undos);
+    }
+
+    pub(super) fn drop_all_undos(&mut self) {
         if !std::mem::take(&mut self.may_have_undos) {
             return;
         }
@@ -69,7 +73,7 @@ impl Broker {
             let lines = topic.drop_undos();
             if !lines.is_empty() {
                 self.topics_to_pump.insert(key, &mut topic.in_to_pump);
-                out.extend(lines.into_iter().map(Output::warning));
+                self.out.extend(lines.into_iter().map(Output::warning));
             }
         }
     }

@@ -21,29 +21,29 @@ const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
 
 impl Broker {
     /// Begins the granted upgrades as soon as all earlier commands are answered.
-    pub(super) fn start_upgrades(&mut self, id: ClientId, out: &mut Vec<Output>) {
+    pub(super) fn start_upgrades(&mut self, id: ClientId) {
         let client = &mut self.clients[id];
         if client.session.next_upgrade().is_none() {
             return;
         }
         client.block(Blocked::Upgrading);
-        plant!(UpgradeBeforeAnswers, return self.next_upgrade(id, out));
+        plant!(UpgradeBeforeAnswers, return self.next_upgrade(id));
         if client.output.all_answered() {
-            self.next_upgrade(id, out);
+            self.next_upgrade(id);
         }
     }
 
     /// Asks for the next upgrade; behind the last one, commands are read again.
-    pub(super) fn next_upgrade(&mut self, id: ClientId, out: &mut Vec<Output>) {
+    pub(super) fn next_upgrade(&mut self, id: ClientId) {
         let client = &self.clients[id];
         match client.session.next_upgrade() {
             Some(upgrade) => {
                 let address = &client.address;
                 let line = format!("PROTOCOL(V2): [{address}] upgrading connection to {upgrade}");
-                out.push(Output::info(line));
-                out.push(Output::Upgrade(id, upgrade));
+                self.out.push(Output::info(line));
+                self.out.push(Output::Upgrade(id, upgrade));
             }
-            None => self.resume(id, Blocked::Upgrading, out),
+            None => self.resume(id, Blocked::Upgrading),
         }
     }
 
@@ -64,24 +64,28 @@ impl Broker {
         session: Option<TlsSession>,
         out: &mut Vec<Output>,
     ) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        client.session.upgraded(session);
-        client.heard(now.mono);
-        client.reply(wire::encode::OK);
-        self.next_upgrade(id, out);
-        self.arm_deadline(id, now.mono);
-        self.flush_later(id);
+        self.call(now, out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            client.session.upgraded(session);
+            client.heard(now.mono);
+            client.reply(wire::encode::OK);
+            broker.next_upgrade(id);
+            broker.arm_deadline(id);
+            broker.flush_later(id);
+        })
     }
 
     /// The upgrade that was asked for cannot be had. The peer is told, in the encoding that the shell has
     /// gone back to, and the connection ends.
     pub fn upgrade_failed(&mut self, id: ClientId, cause: &str, out: &mut Vec<Output>) {
-        if let Some(client) = self.clients.get_mut(id) {
-            client.session.drop_upgrades();
-            client.unblock(Blocked::Upgrading);
-            self.fail(id, WireError::identify_failed(cause), out);
-        }
+        self.collect(out, |broker| {
+            if let Some(client) = broker.clients.get_mut(id) {
+                client.session.drop_upgrades();
+                client.unblock(Blocked::Upgrading);
+                broker.fail(id, WireError::identify_failed(cause));
+            }
+        })
     }
 }
