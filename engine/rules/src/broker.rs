@@ -1,88 +1,40 @@
 //! [`Broker`]: the rules of one shard, for its topics and its connections.
 
 pub(crate) mod admin;
-mod authorize;
 mod consume;
-mod dead_letters;
-mod drain;
-mod forward;
-mod keeper;
-pub(crate) mod output;
-mod peek;
+pub(crate) mod options;
 pub(crate) mod publish;
 mod receive;
 mod report;
-mod start;
-mod stop;
-mod time;
 mod timers;
-mod trace;
 pub(crate) mod turn;
-mod undo;
-mod upgrade;
 
 use crate::channel::dead_letters::LetterBudget;
+use crate::channel::discarded::Discarded;
 use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
 use crate::content::fingerprint::seed_of;
 use crate::content::restored::RestoredKeys;
 use crate::content::saved::SavedKeys;
 use crate::dirty_set::DirtySet;
-use crate::discarded::Discarded;
-use crate::due_times::DueTimes;
 use crate::forward::{ForwardBatch, ForwardReply};
 use crate::ids::{ClientId, ShardId, TopicKey};
 use crate::now::Now;
+use crate::output::{Change, Level, Output, Refusal};
 use crate::random::Random;
-use crate::refusal::Refusal;
-use crate::required::Required;
-use crate::topic::{Topic, TopicOptions};
-use crate::topology::Topology;
+use crate::topic::Topic;
+use crate::topic::restore::DueTimes;
 use crate::work::Work;
 use diskq_log::{Recovered, TopicFacts, plant};
-use output::{Change, Level, Output};
+use options::BrokerOptions;
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 use timers::{Timer, Timers};
 use wire::error::WireError;
-use wire::identify::{ClientSettings, ServerSettings};
-use wire::limits::Limits;
+use wire::identify::ClientSettings;
 use wire::name::TopicName;
-
-/// The settings of a broker. They do not change, except for `asks_for_channels`.
-#[derive(Debug, Clone)]
-pub struct BrokerOptions {
-    /// The shard of this broker.
-    pub shard: ShardId,
-    /// The number of shards.
-    pub shards: u32,
-    /// The largest sizes of messages and commands.
-    pub limits: Limits,
-    /// The broker's side of the negotiation at IDENTIFY.
-    pub server: ServerSettings,
-    /// The settings of every topic.
-    pub topic: TopicOptions,
-    /// Bytes of sealed segments that stay in memory, of all topics together; each has an equal part,
-    /// 4 MiB at least, and no more than its own bound.
-    pub resident_bytes: u64,
-    /// Entries of long lists that a turn goes through: [`TURN_ENTRIES`](crate::TURN_ENTRIES).
-    pub turn_entries: usize,
-    /// Bytes that the dead letters of all channels may take on their way to their topics, about:
-    /// [`DEAD_LETTER_BYTES`](crate::DEAD_LETTER_BYTES).
-    pub dead_letter_bytes: usize,
-    /// --max-channel-consumers; 0 for no limit.
-    pub channel_consumers_max: u64,
-    /// True if a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
-    pub asks_for_channels: bool,
-    /// The topics and channels that always exist, of all shards.
-    pub required: Arc<Required>,
-    /// The place of this node, if near consumers are to come first.
-    pub topology: Option<Topology>,
-    /// Seed of the sampling generator.
-    pub seed: u64,
-}
 
 /// A topic whose log could not be opened at the start. It is not served, and nothing of its files is touched.
 #[derive(Debug)]
@@ -188,7 +140,7 @@ enum Flow {
     Retry,
 }
 
-/// The progress of the graceful stop (`broker/stop.rs`).
+/// The progress of the graceful stop (`broker/admin.rs`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stop {
     #[default]

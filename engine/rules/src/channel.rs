@@ -19,23 +19,25 @@
 
 pub(crate) mod dead_letters;
 pub(crate) mod delivery;
-mod peek;
+pub(crate) mod discarded;
 pub(crate) mod scan;
+mod seq_set;
+pub(crate) mod single_messages;
 
+use crate::channel::dead_letters::DeadLetters;
+use crate::channel::discarded::Discarded;
+use crate::channel::seq_set::SeqSet;
+use crate::channel::single_messages::SingleMessage;
+use crate::channel::single_messages::{Deferred, DeferredEntry};
+use crate::client::consumer::Locality;
 use crate::client::{Client, Clients};
-use crate::dead_letters::DeadLetters;
-use crate::deferred::{Deferred, DeferredEntry};
 use crate::dirty_set::{DirtySet, Listed};
-use crate::discarded::Discarded;
 use crate::ids::ClientId;
 use crate::latency::Latency;
 use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::pause::PauseUnderWay;
 use crate::ranges::Ranges;
-use crate::seq_set::SeqSet;
-use crate::single_message::SingleMessage;
-use crate::topology::Locality;
 use crate::undo::{Undo, is_range};
 use crate::window::{NotYours, Window};
 use crate::work::Work;

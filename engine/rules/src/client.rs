@@ -10,7 +10,7 @@ pub(crate) mod session;
 use crate::auth::AuthReason;
 use crate::dirty_set::Listed;
 use crate::ids::{ClientId, ShardId, TopicKey};
-use crate::refusal::Refusal;
+use crate::output::Refusal;
 use consumer::Consumer;
 use diskq_log::Log;
 use output::{ClientOutput, Token, Verb};

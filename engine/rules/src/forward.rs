@@ -8,8 +8,8 @@
 
 use crate::client::output::Token;
 use crate::ids::{ChannelId, ClientId, ShardId, TopicKey};
+use crate::output::Refusal;
 use crate::publication::Publication;
-use crate::refusal::Refusal;
 use wire::id::Seq;
 use wire::name::TopicName;
 use wire::origin::Origin;

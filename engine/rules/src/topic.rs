@@ -10,9 +10,6 @@
 //! passes to the first channel and the others add one each.
 
 mod checkpoint;
-mod disk_use;
-mod distribution;
-mod ends;
 mod fresh_keys;
 mod fresh_numbers;
 mod grace;
@@ -21,12 +18,10 @@ mod in_grace;
 mod inspected;
 mod keys;
 mod keys_save;
-mod owed;
-mod peek;
 mod pieces;
 mod publisher_numbers;
-mod pump;
-mod restore;
+mod report;
+pub(crate) mod restore;
 mod saved_keys;
 mod saved_numbers;
 mod stop;
@@ -36,14 +31,16 @@ mod unfinished_checkpoint;
 mod waiters;
 
 use crate::channel::Channel;
+use crate::channel::dead_letters::DeadLetterRules;
+use crate::channel::dead_letters::LettersEnd;
+use crate::channel::dead_letters::{DeadLetter, MovedLetters};
+use crate::channel::delivery::Delivery;
+use crate::channel::discarded::Discarded;
 use crate::client::Clients;
 use crate::content::fingerprint::seed_of;
 use crate::content::generations::clock_ms;
-use crate::dead_letter_rules::DeadLetterRules;
-use crate::dead_letters::{DeadLetter, MovedLetters};
 use crate::dedup_rules::DedupRules;
 use crate::dirty_set::{DirtySet, Listed};
-use crate::discarded::Discarded;
 use crate::forward::WaitingPublish;
 use crate::ids::{ChannelId, ClientId, TaskId};
 use crate::latency::{Latency, LatencyOptions};
@@ -59,7 +56,6 @@ use diskq_log::{
     AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, SlotKind, plant,
 };
 use grace::Grace;
-pub use grace::GraceOptions;
 use keys::Keys;
 use publisher_numbers::PublisherNumbers;
 use slotmap::SlotMap;
@@ -69,11 +65,14 @@ use std::sync::Arc;
 use std::time::Duration;
 use unclaimed::Unclaimed;
 use unfinished_checkpoint::UnfinishedCheckpoint;
-pub(crate) use waiters::Waiter;
+use unfinished_checkpoint::owed_run;
 use waiters::Waiters;
 use wire::id::{MessageId, Seq};
 use wire::name::{ChannelName, TopicName};
 use wire::origin::Origin;
+
+pub use grace::GraceOptions;
+pub(crate) use waiters::Waiter;
 
 /// A connection or task whose command is tried again once the topic has started (only the topic's creator waits for
 /// that), or has caught up ([`Topic::catch_up`]).
@@ -682,6 +681,230 @@ fn dead_letter_line(topic: &str, channel: &Channel, moved: &MovedLetters, node: 
         MessageId::new(from, node),
         MessageId::new(stored, node),
     )
+}
+
+/// The way of published messages to the channels.
+impl Topic {
+    /// Gives published messages to the channels. The cost is that of the range ends and of the deferred messages,
+    /// whatever the number of the others. Messages beyond the turn's budget stay. But the budget always covers
+    /// as many deferred messages as were published since the last call: otherwise a flood of deferred messages would
+    /// leave more of them behind each turn.
+    pub(crate) fn distribute(&mut self, now: Now, clients: &Clients, work: &mut Work) {
+        let new_deferred = std::mem::take(&mut self.new_deferred);
+        if self.undistributed.is_empty() {
+            return;
+        }
+        if !self.can_distribute() {
+            return self.bound_unclaimed(now, work);
+        }
+        let channels = self.by_name.len();
+        work.ensure((new_deferred + 1) * channels);
+        while let Some(range) = self.undistributed.front()
+            && work.is_left()
+        {
+            work.spend(channels);
+            match self.undistributed_deferred.front().copied() {
+                // The message was found in a file that start-up did not read: no channel has it.
+                Some((seq, _)) if seq < range.start => {
+                    self.undistributed_deferred.pop_front();
+                }
+                Some((seq, ms)) if seq < range.end => {
+                    self.undistributed_deferred.pop_front();
+                    self.give(seq.since(range.start), clients);
+                    let due = now.mono + Duration::from_millis(u64::from(ms));
+                    self.give_deferred(now, due);
+                }
+                _ => self.give(range.len(), clients),
+            }
+        }
+        self.bound_grace(now, work);
+        self.make_checkpoint_due();
+    }
+
+    /// Gives published messages to the channels, before a change of which channels get messages. Returns false if the
+    /// turn's budget is too small for all of them. Then the change has to wait: the remaining messages are owed to the
+    /// channels as they are before the change.
+    #[must_use]
+    pub(crate) fn catch_up(&mut self, now: Now, clients: &Clients, work: &mut Work) -> bool {
+        work.begin_share();
+        self.distribute(now, clients, work);
+        self.is_caught_up()
+    }
+
+    /// True when no message is on its way to the channels. The messages that a topic keeps because it is not open are
+    /// not on their way.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.undistributed.is_empty() || !self.is_open()
+    }
+
+    /// True when published messages belong to the channels. A topic that is not open keeps them.
+    pub(crate) fn is_open(&self) -> bool {
+        self.started && !self.paused && !self.by_name.is_empty()
+    }
+
+    /// True when messages may pass to the channels in this turn.
+    pub(super) fn can_distribute(&self) -> bool {
+        let unfinished = self.unfinished.as_ref();
+        self.is_open() && !unfinished.is_some_and(|checkpoint| checkpoint.is_past_channels())
+    }
+
+    /// Gives the first `count` of the undistributed to every channel.
+    fn give(&mut self, count: u64, clients: &Clients) {
+        if count == 0 {
+            return;
+        }
+        let range = self.take_undistributed(count, 0);
+        self.keep_in_grace(range, None);
+        let depth_max = self.options.mem_queue_size;
+        for (id, channel) in &mut self.channels {
+            channel.accept(range, depth_max, clients, &mut self.log);
+            if channel.wants_pump() {
+                self.channels_to_pump.insert(id, &mut channel.in_to_pump);
+            }
+        }
+    }
+
+    /// Gives the first of the undistributed to every channel, to be delivered when it is due.
+    fn give_deferred(&mut self, now: Now, due: Duration) {
+        let due_ns = now.unix_time_of(due);
+        let range = self.take_undistributed(1, due_ns);
+        self.keep_in_grace(range, Some(due));
+        let seq = range.start;
+        for channel in self.channels.values_mut() {
+            channel.defer(seq, due);
+        }
+        self.lower_deadline(Some(due));
+    }
+
+    /// Takes messages that every channel, and the grace, holds from now on.
+    fn take_undistributed(&mut self, count: u64, due_ns: u64) -> SeqRange {
+        let range = self.undistributed.take_front(count);
+        let holders = self.by_name.len() + usize::from(self.grace.is_some());
+        if holders > 1 {
+            self.log.retain(range, holders as u64 - 1);
+        }
+        if let Some(unfinished) = &mut self.unfinished {
+            unfinished.add_given(&mut self.log, owed_run(range, due_ns));
+        }
+        range
+    }
+
+    /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
+    pub(super) fn drop_beyond_memory(&mut self) {
+        while self.undistributed.count() > self.options.mem_queue_size {
+            let Some(seq) = self.undistributed.pop_newest() else {
+                return;
+            };
+            let newest = self.undistributed_deferred.back();
+            if newest.is_some_and(|(deferred, _)| *deferred == seq) {
+                self.undistributed_deferred.pop_back();
+            }
+            self.log.release(seq);
+        }
+    }
+}
+
+/// The pump: what a topic does at the end of a turn, and which of its channels the next turn has to serve.
+///
+/// ```text
+///   publish, FIN, REQ, RDY, timeout ──pump_channel_later──► channels to pump ──pump──► deliveries, dead letters
+/// ```
+impl Topic {
+    /// Does the topic's part of the end of a turn: gives published messages to the channels, delivers from the channels
+    /// that have a message for a consumer, and continues work that takes more than one turn.
+    pub(crate) fn pump(&mut self, now: Now, work: &mut Work, delivery: &mut Delivery<'_>) {
+        work.begin_share();
+        self.distribute(now, delivery.clients, work);
+        work.begin_long_share();
+        self.continue_checkpoint(now, work);
+        self.continue_snapshot(work);
+        self.continue_save(work);
+        let (mut again, mut unserved) = (Vec::new(), Vec::new());
+        loop {
+            let channels = &mut self.channels;
+            let id = self
+                .channels_to_pump
+                .pop_last(|id| Some(&mut channels.get_mut(id)?.in_to_pump));
+            let Some(id) = id else {
+                break;
+            };
+            let channel = &mut self.channels[id];
+            channel.deliver(&mut self.log, delivery);
+            let (letters, budget) = (&mut self.dead_letters, &mut *delivery.letters);
+            let is_served = budget.is_left();
+            let take = |letter| letters.push((id, letter));
+            let end = match self.stopping {
+                Stopping::No => channel.take_dead_letters(&mut self.log, budget, take),
+                _ => LettersEnd::Nothing,
+            };
+            match end {
+                LettersEnd::Nothing => {}
+                LettersEnd::Turn if is_served => again.push(id),
+                LettersEnd::Turn => unserved.push(id),
+                LettersEnd::Held => self.held_letters.push(id),
+            }
+            let at = channel.next_timeout();
+            plant!(TimerLost, let at = None);
+            self.lower_deadline(at);
+        }
+        // The last one is the first of the next turn.
+        for id in again.into_iter().chain(unserved.into_iter().rev()) {
+            self.pump_channel_later(id);
+        }
+        while let Some(discarded) = self.discarded.last_mut()
+            && discarded.release_slice(Some(&mut self.log), work)
+        {
+            self.discarded.pop();
+        }
+    }
+
+    /// Lets the dead letters leave that were held: see [`LettersEnd::Held`].
+    pub(crate) fn release_letters(&mut self) {
+        for id in std::mem::take(&mut self.held_letters) {
+            // A channel that was deleted has no letters.
+            if let Some(channel) = self.channels.get_mut(id) {
+                channel.release_dead_letters();
+                self.pump_channel_later(id);
+            }
+        }
+    }
+
+    /// Returns true when the next turn has to continue unfinished work.
+    pub(crate) fn has_work_left(&self) -> bool {
+        let is_saving = self.unfinished.is_some() || self.has_snapshot() || self.is_encoding();
+        is_saving || !self.discarded.is_empty() || self.wants_pump()
+    }
+
+    /// Names a channel for the next pump, if it has something for someone.
+    pub(crate) fn pump_channel_later(&mut self, id: ChannelId) {
+        let channel = &mut self.channels[id];
+        if channel.wants_pump() {
+            self.channels_to_pump.insert(id, &mut channel.in_to_pump);
+        }
+    }
+
+    /// Does what follows when a message of a channel was finished, requeued or touched: a checkpoint is due, and there
+    /// may be deliveries or an earlier timeout.
+    pub(crate) fn after_answer(&mut self, id: ChannelId) {
+        self.make_checkpoint_due();
+        self.lower_deadline(self.channel(id).next_timeout());
+        self.pump_channel_later(id);
+    }
+
+    /// Names every channel for the next pump that has something for someone.
+    pub(crate) fn pump_channels_later(&mut self) {
+        for (id, channel) in &mut self.channels {
+            if channel.wants_pump() {
+                self.channels_to_pump.insert(id, &mut channel.in_to_pump);
+            }
+        }
+    }
+
+    /// True when a pump would do something.
+    pub(crate) fn wants_pump(&self) -> bool {
+        !self.channels_to_pump.is_empty()
+            || (!self.undistributed.is_empty() && self.can_distribute())
+    }
 }
 
 #[cfg(test)]

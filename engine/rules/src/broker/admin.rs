@@ -1,13 +1,16 @@
 //! The actions of operators on topics of this shard: create, delete, empty, pause.
 
-use super::output::{Change, DeletedLog, Output};
 use super::timers::Timer;
-use super::{Broker, Found};
+use super::{Broker, Flow, Found, Stop, place};
+use crate::client::Blocked;
+use crate::drain::Owed;
 use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
 use crate::now::Now;
+use crate::output::{Change, DeletedLog, Output, Wakeup};
 use crate::pause::Pause;
 use crate::topic::{Retrier, Waiter};
 use crate::undo::NoUndo;
+use diskq_log::plant;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
@@ -361,5 +364,327 @@ impl Broker {
         let key = self.find_topic(topic)?;
         let channel = self.topics[key].find_channel(name);
         Ok((key, channel.ok_or(AdminError::ChannelNotFound)?))
+    }
+}
+
+/// The undo of empty, as an operator asks for it.
+impl Broker {
+    /// Brings the messages back that a channel was emptied of.
+    ///
+    /// # Errors
+    /// When there is no such topic or channel, or no undo.
+    pub fn unempty_channel(
+        &mut self,
+        now: Now,
+        topic: &str,
+        channel: &str,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let (key, id) = self.find_channel(topic, channel)?;
+        let topic = &mut self.topics[key];
+        if topic.is_drafting() {
+            return Ok(self.try_later(key, task));
+        }
+        topic.unempty_channel(now, id)?;
+        Ok(self.wait_for_use(key, task))
+    }
+
+    /// Brings the messages back that a topic was emptied of. The topic gives them to the channels that it has now, or
+    /// keeps them if it is not open.
+    ///
+    /// # Errors
+    /// When there is no such topic, or its undo cannot be used. Then nothing was changed.
+    pub fn unempty_topic(
+        &mut self,
+        now: Now,
+        name: &str,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let key = self.find_topic(name)?;
+        let topic = &mut self.topics[key];
+        if !topic.catch_up(now, &self.clients, &mut self.work) || topic.is_drafting() {
+            return Ok(self.try_later(key, task));
+        }
+        topic.unempty(now, &self.clients)?;
+        Ok(self.wait_for_use(key, task))
+    }
+
+    fn wait_for_use(&mut self, key: TopicKey, task: TaskId) -> Outcome {
+        plant!(UnemptyBeforeCheckpoint, return Outcome::Done);
+        self.wait_until_recorded(key, task)
+    }
+
+    /// Returns whether the disk has refused room to a topic since the last call. Then all other shards are to call
+    /// [`Broker::drop_undos`]: their undos may be what fills the disk.
+    #[must_use]
+    pub fn take_full_disk(&mut self) -> bool {
+        std::mem::take(&mut self.is_disk_full)
+    }
+
+    /// Drops the messages of the undos of all topics of the shard: the disk has no room.
+    pub fn drop_undos(&mut self, out: &mut Vec<Output>) {
+        self.collect(out, Broker::drop_all_undos);
+    }
+
+    pub(super) fn drop_all_undos(&mut self) {
+        if !std::mem::take(&mut self.may_have_undos) {
+            return;
+        }
+        for (key, topic) in &mut self.topics {
+            let lines = topic.drop_undos();
+            if !lines.is_empty() {
+                self.topics_to_pump.insert(key, &mut topic.in_to_pump);
+                self.out.extend(lines.into_iter().map(Output::warning));
+            }
+        }
+    }
+}
+
+/// The start of a new topic. The topic gets the channels that nsqlookupd knows of. So a channel gets the first
+/// messages, too, although its consumers have not found this node yet.
+///
+/// ```text
+///   created ──Output::AskForChannels──► the shell asks ──► handle_channels: channels, then messages
+///      └─ keeps what is published meanwhile; only the client or task that created it waits
+/// ```
+///
+/// If an nsqlookupd gave no answer, the topic begins its grace (`topic/grace.rs`), and asks again from time to time.
+impl Broker {
+    /// Makes the required topics and channels of this shard that are not there. Call before any connection.
+    pub fn make_all_required(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.call(now, out, |broker| {
+            let required = broker.options.required.clone();
+            for topic in required.topics() {
+                if place(topic.as_bytes(), broker.options.shards) == broker.options.shard {
+                    broker.make_required(topic);
+                }
+            }
+        })
+    }
+
+    /// Makes a topic and its channels if they are required and not there.
+    pub(super) fn make_required(&mut self, topic: TopicName<'_>) {
+        let required = self.options.required.clone();
+        let Some(channels) = required.channels(topic.as_str()) else {
+            return;
+        };
+        let before = self.out.len();
+        // A topic that is set aside has its line in the log.
+        let Ok(found) = self.topic_key(topic) else {
+            return;
+        };
+        for channel in channels {
+            let made = self.channel_id(found.key(), channel);
+            debug_assert!(made.is_some(), "the topic is new, or has caught up");
+        }
+        if self.out.len() > before {
+            let line = format!("TOPIC({}): made what --create lists", topic.as_str());
+            self.out.push(Output::info(line));
+        }
+    }
+
+    /// Decides whether later topics ask for channels before they start. They ask if there is an nsqlookupd on the list.
+    pub fn set_asks_for_channels(&mut self, asks: bool) {
+        self.options.asks_for_channels = asks;
+    }
+
+    /// Takes the channels that a topic has elsewhere, and makes those that are not there. A new topic starts. If not
+    /// every nsqlookupd has answered (`is_complete` is false), the new topic begins its grace. Does nothing for a topic
+    /// that was deleted meanwhile: its deletion has answered the clients and tasks that waited.
+    pub fn handle_channels(
+        &mut self,
+        now: Now,
+        key: TopicKey,
+        channels: &[ChannelName<'_>],
+        is_complete: bool,
+        out: &mut Vec<Output>,
+    ) {
+        self.call(now, out, |broker| {
+            for name in channels {
+                let Some(topic) = broker.topics.get(key) else {
+                    return;
+                };
+                let is_deleted = topic.is_deleted_in_grace(name.as_str());
+                if !is_deleted && broker.channel_id(key, *name).is_none() {
+                    debug_assert!(
+                        broker.topics[key].started,
+                        "a topic that has not started keeps its messages"
+                    );
+                    broker.topics[key].ask_soon(now);
+                }
+            }
+            let Some(topic) = broker.topics.get_mut(key).filter(|topic| !topic.started) else {
+                return;
+            };
+            topic.started = true;
+            if !is_complete && topic.begin_grace(now) {
+                let line = format!(
+                    "TOPIC({}): not every nsqlookupd has answered, so a channel that is made \
+                     within --new-topic-grace gets all messages",
+                    topic.name
+                );
+                broker.out.push(Output::info(line));
+            }
+            broker.wake_retriers(key);
+            broker.retry_forwarded(key);
+            broker.pump_later(key);
+        })
+    }
+
+    /// Lets a client wait until a topic has started, or has caught up. Then the client's command is tried again.
+    pub(super) fn wait_for_topic(&mut self, id: ClientId, key: TopicKey) -> Flow {
+        self.clients[id].block(Blocked::Topic(key));
+        self.topics[key].retriers.push(Retrier::Client(id));
+        Flow::Retry
+    }
+
+    /// Lets the clients and tasks that wait for a topic try again. Call this when the topic has started, has caught up,
+    /// or was deleted.
+    pub(super) fn wake_retriers(&mut self, key: TopicKey) {
+        for retrier in std::mem::take(&mut self.topics[key].retriers) {
+            match retrier {
+                Retrier::Client(id) => self.resume(id, Blocked::Topic(key)),
+                Retrier::Task(task) => self.out.push(Output::Wake(task, Wakeup::Retry)),
+            }
+        }
+    }
+}
+
+/// The most topics that are withdrawn at a look, or announced again in a turn: 2 ms.
+const TOPICS_MAX: usize = 1000;
+
+/// The drain of this shard. The shard refuses publishes, and serves consumers until no message is owed.
+///
+/// A topic that owes nothing is withdrawn from the nsqlookupds. A topic that still has messages stays there, so that
+/// its consumers find this node.
+impl Broker {
+    /// Begins a drain, or takes it back. Publishes that wait for room are refused, too.
+    pub fn set_draining(&mut self, is_draining: bool, out: &mut Vec<Output>) {
+        self.collect(out, |broker| {
+            if is_draining == broker.is_draining {
+                return;
+            }
+            broker.is_draining = is_draining;
+            broker.checks_permits = is_draining || broker.options.server.auth_required;
+            let keys = broker.by_name.values().copied().collect::<Vec<_>>();
+            if !is_draining {
+                broker.to_announce = keys;
+                return broker.announce_some();
+            }
+            // A drain that was taken back just now: its topics may have messages again, and consumers must find them.
+            while !broker.to_announce.is_empty() {
+                broker.announce_some();
+            }
+            for key in keys {
+                broker.wake_blocked(key);
+                broker.refuse_in_drain(key);
+            }
+        })
+    }
+
+    /// Announces some of the topics again that were withdrawn. The next turns go on.
+    pub(super) fn announce_some(&mut self) {
+        for _ in 0..TOPICS_MAX {
+            let Some(key) = self.to_announce.pop() else {
+                return;
+            };
+            if self.topics.contains_key(key) {
+                self.announce_again(key);
+            }
+        }
+    }
+
+    /// Returns what this shard still owes. Withdraws topics that owe nothing from the nsqlookupds, a part at each call.
+    /// Call this from time to time in a drain.
+    pub fn drain(&mut self, now: Now, out: &mut Vec<Output>) -> Owed {
+        let mut owed = Owed::default();
+        // The shard that has these messages now may have been asked before it got them.
+        owed.waiting += std::mem::take(&mut self.letters_moved);
+        let mut withdrawn_count = 0;
+        for key in self.by_name.values() {
+            let topic = &mut self.topics[*key];
+            let before = owed.total();
+            topic.add_owed(now, &mut owed);
+            let may_withdraw = self.is_draining && withdrawn_count < TOPICS_MAX;
+            if may_withdraw && owed.total() == before && !topic.is_withdrawn {
+                topic.is_withdrawn = true;
+                withdrawn_count += 1;
+                for (_, channel) in topic.channels() {
+                    let change = Change::channel(&topic.name, &channel.name, false);
+                    out.push(Output::Changed(change));
+                }
+                out.push(Output::Changed(Change::topic(&topic.name, false)));
+            }
+        }
+        owed
+    }
+
+    /// Announces a topic that was withdrawn.
+    pub(super) fn announce_again(&mut self, key: TopicKey) {
+        let topic = &mut self.topics[key];
+        if std::mem::take(&mut topic.is_withdrawn) {
+            self.out
+                .push(Output::Changed(Change::topic(&topic.name, true)));
+            for (_, channel) in topic.channels() {
+                let change = Change::channel(&topic.name, &channel.name, true);
+                self.out.push(Output::Changed(change));
+            }
+        }
+    }
+}
+
+/// The graceful stop of this shard.
+///
+/// ```text
+///   begin_stop: every connection ends ──► drive_stop: the last connection is gone
+///                                              └─► each log is synced and has its last checkpoint
+/// ```
+///
+/// The shards of a process do not stop at the same moment. From [`Broker::begin_stop`] on, a shard takes no publish any
+/// more, not even one that comes from a shard that still serves clients: its sender would get an OK for a message that
+/// no sync covers.
+impl Broker {
+    /// Begins the stop: ends every connection, and takes no publish any more.
+    pub fn begin_stop(&mut self, out: &mut Vec<Output>) {
+        self.stop = Stop::Connections;
+        for (id, client) in &mut self.clients {
+            client.end_now();
+            out.push(Output::Close(id));
+        }
+    }
+
+    /// Returns true after [`Broker::begin_stop`]. Then nothing new may begin, and no connection may come.
+    pub fn is_stopping(&self) -> bool {
+        self.stop != Stop::No
+    }
+
+    /// Does the next step of the stop. Returns true while a connection is left or a log is not durable: call
+    /// [`Broker::end_turn`], perform the jobs, and call this again.
+    pub fn drive_stop(&mut self, now: Now, out: &mut Vec<Output>) -> bool {
+        if self.stop == Stop::Connections && self.clients.is_empty() {
+            self.stop = Stop::Logs;
+            self.announce_end(out);
+        }
+        let mut is_unfinished = self.stop == Stop::Connections;
+        if self.stop == Stop::Logs {
+            for (key, topic) in &mut self.topics {
+                if topic.drive_stop(now) {
+                    is_unfinished = true;
+                    self.topics_to_pump.insert(key, &mut topic.in_to_pump);
+                }
+            }
+        }
+        is_unfinished
+    }
+
+    /// Says in the log which topics and channels end.
+    fn announce_end(&self, out: &mut Vec<Output>) {
+        let mut say = |line| out.push(Output::info(line));
+        for (_, topic) in self.topics.iter() {
+            say(format!("TOPIC({}): closing", topic.name));
+            for (_, channel) in topic.channels() {
+                say(format!("CHANNEL({}): closing", channel.name));
+            }
+        }
     }
 }

@@ -1,13 +1,12 @@
 //! SUB, RDY, FIN, REQ, TOUCH, CLS.
 
-use super::authorize::Permit;
-use super::output::{Change, Output};
+use super::receive::Permit;
 use super::{Broker, Flow, Found, place};
 use crate::channel::{Channel, Requeue};
 use crate::client::output::Verb;
 use crate::client::{Blocked, Client};
 use crate::ids::{ChannelId, ClientId, TopicKey};
-use crate::now::Now;
+use crate::output::{Change, Output};
 use crate::topic::Waiter;
 use crate::window::NotYours;
 use diskq_log::{Log, plant};

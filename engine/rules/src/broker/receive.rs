@@ -1,19 +1,22 @@
 //! The input of a connection: decodes bytes to commands, and carries the commands out.
 
-use super::output::{Level, Output};
 use super::{Broker, BrokerOptions, Flow};
+use crate::auth::{Auth, AuthQuery, AuthReason, Grants, TlsSession, ip_of};
 use crate::channel::Requeue;
 use crate::client::output::Verb;
 use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::ClientId;
 use crate::now::Now;
+use crate::output::{Level, Output, Refusal};
 use crate::publication::Publication;
+use diskq_log::plant;
+use std::time::Duration;
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
 use wire::error::{ErrorCode, WireError};
 use wire::identify::{IdentifyRequest, Response, negotiate};
 use wire::limits::{LINE_BYTES_MAX, Limits};
-use wire::name::TopicName;
+use wire::name::{ChannelName, TopicName};
 use wire::origin::{Number, Origin};
 
 /// Returns the most bytes that one command may take. The declared size of an MPUB is no bound, because nsqd and the
@@ -403,5 +406,282 @@ impl Broker {
         let max = self.options.limits.body_bytes_max;
         let text = format_args!("MPUB body too big {bytes} > {max}");
         self.fail(id, WireError::new(ErrorCode::BadBody, text));
+    }
+}
+
+/// The decision whether a command may be carried out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Permit {
+    /// The client may carry it out.
+    Granted,
+    /// The client may not, and has got the error.
+    Refused,
+    /// The auth server is being asked. The command is offered again when the answer has come.
+    Asked,
+}
+
+/// AUTH, and the rights that SUB and publishes need if an auth server is configured.
+///
+/// ```text
+///   AUTH ─────────────► Output::Authorize ──► the shell asks ──► handle_grants: the answer to AUTH
+///   SUB, PUB, ... ────► grants, not expired: allowed or not
+///        expired └────► Output::Authorize ──► the shell asks ──► handle_grants: the command again
+/// ```
+///
+/// Until the answer comes, the commands of this client wait. The commands of other clients do not.
+impl Broker {
+    /// AUTH.
+    pub(super) fn authenticate(&mut self, id: ClientId, secret: &[u8]) {
+        let session = &mut self.clients[id].session;
+        if session.has_grants() {
+            self.fail(id, WireError::auth_already_set());
+        } else if !self.options.server.auth_required {
+            self.fail(id, WireError::auth_disabled());
+        } else {
+            session.auth = Some(Box::new(Auth::new(secret)));
+            self.ask_for_grants(id, AuthReason::Command);
+        }
+    }
+
+    fn ask_for_grants(&mut self, id: ClientId, reason: AuthReason) {
+        let client = &mut self.clients[id];
+        let Some(auth) = &client.session.auth else {
+            return;
+        };
+        let query = AuthQuery {
+            secret: auth.secret.clone(),
+            is_renewal: reason == AuthReason::Expired,
+            remote_ip: ip_of(&client.address).to_owned(),
+            tls: client.session.tls.clone(),
+        };
+        client.block(Blocked::Authorizing(reason));
+        self.out.push(Output::Authorize(id, query));
+    }
+
+    /// Takes the answer to [`Output::Authorize`]. An error is the reason why there is no answer, for the log. Does
+    /// nothing for a client that is gone.
+    pub fn handle_grants(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        answer: Result<Grants, String>,
+        out: &mut Vec<Output>,
+    ) {
+        self.call(now, out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            let Some(Blocked::Authorizing(reason)) = client.blocked() else {
+                return;
+            };
+            client.unblock(Blocked::Authorizing(reason));
+            if client.ending() != Ending::No {
+                // An earlier publish has failed meanwhile, and that error ends the connection.
+                return;
+            }
+            let Some(auth) = &mut client.session.auth else {
+                return;
+            };
+            match answer {
+                Err(why) => {
+                    let address = client.address.as_str();
+                    let error = WireError::auth_failed();
+                    let warning = format!("PROTOCOL(V2): [{address}] AUTH failed {why}");
+                    let line = format!("[{address}] - {} - {why}", error.text);
+                    broker.out.push(Output::Log(Level::Warning, warning));
+                    broker.out.push(Output::error(line));
+                    client.reply_error(error);
+                }
+                Ok(grants) => {
+                    auth.grant(now.mono, grants);
+                    // The command that waits may be an unfinished MPUB, which needs more input only if it is permitted.
+                    client.session.decoder.look_again();
+                    if reason == AuthReason::Command {
+                        let json = auth.has_grants().then(|| auth.json());
+                        match json {
+                            None => return broker.fail(id, WireError::no_authorizations()),
+                            Some(json) => {
+                                let mut frame = Vec::with_capacity(json.len() + 8);
+                                wire::encode::response(&mut frame, json.as_bytes());
+                                client.reply(&frame);
+                            }
+                        }
+                    }
+                    broker.out.push(Output::Resume(id));
+                }
+            }
+            broker.flush_later(id);
+        })
+    }
+
+    /// Returns whether a client may publish to a topic, or subscribe to a channel. In a drain nobody may publish.
+    pub(super) fn permit(
+        &mut self,
+        id: ClientId,
+        verb: Verb,
+        (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
+    ) -> Permit {
+        if !self.checks_permits {
+            return Permit::Granted;
+        }
+        let auth = self.clients[id].session.auth.as_ref();
+        let is_expired = auth.is_some_and(|auth| auth.expires_at < self.now.mono);
+        if is_expired && self.options.server.auth_required && !self.is_closed_to(verb) {
+            self.ask_for_grants(id, AuthReason::Expired);
+            return Permit::Asked;
+        }
+        match self.refusal_of(id, verb, (topic, channel)) {
+            None => Permit::Granted,
+            Some(error) => {
+                self.fail(id, error);
+                Permit::Refused
+            }
+        }
+    }
+
+    /// Returns whether a drain refuses the command.
+    fn is_closed_to(&self, verb: Verb) -> bool {
+        plant!(DrainTakesPublishes, return false);
+        self.is_draining && verb != Verb::Sub
+    }
+
+    /// Returns the error of a command that the client may not carry out by its last grants, whether or not they have
+    /// expired.
+    pub(super) fn refusal_of(
+        &self,
+        id: ClientId,
+        verb: Verb,
+        (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
+    ) -> Option<WireError> {
+        if self.is_closed_to(verb) {
+            return Some(verb.failed(&Refusal::Draining.to_string()));
+        }
+        if !self.options.server.auth_required {
+            return None;
+        }
+        let topic = topic.as_str();
+        let channel = channel.map_or("", |channel| channel.as_str());
+        match &self.clients[id].session.auth {
+            None => Some(WireError::auth_first(verb.name())),
+            Some(auth) if auth.allows(topic, channel) => None,
+            Some(_) => Some(WireError::unauthorized(verb.name(), topic, channel)),
+        }
+    }
+
+    /// Returns whether the client may publish to the topic of an MPUB that is unfinished or will be refused. nsqd
+    /// checks the permission before it looks at the messages.
+    pub(super) fn may_publish_many(&mut self, id: ClientId, topic: Option<TopicName<'_>>) -> bool {
+        topic.is_none_or(|topic| self.permit(id, Verb::Mpub, (topic, None)) == Permit::Granted)
+    }
+}
+
+/// The longest time that the peer may take for its part of an upgrade.
+const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The upgrades that an IDENTIFY was granted: one upgrade after the other, and an OK through each.
+///
+/// ```text
+///   JSON in the clear ──► Output::Upgrade(TLS) ──► upgraded: OK ──► Output::Upgrade(snappy) ──► ...
+/// ```
+///
+/// Nothing else is said meanwhile, and no command is read: a client takes the next frame for the OK.
+impl Broker {
+    /// Begins the granted upgrades as soon as all earlier commands are answered.
+    pub(super) fn start_upgrades(&mut self, id: ClientId) {
+        let client = &mut self.clients[id];
+        if client.session.next_upgrade().is_none() {
+            return;
+        }
+        client.block(Blocked::Upgrading);
+        plant!(UpgradeBeforeAnswers, return self.next_upgrade(id));
+        if client.output.all_answered() {
+            self.next_upgrade(id);
+        }
+    }
+
+    /// Asks for the next upgrade; behind the last one, commands are read again.
+    pub(super) fn next_upgrade(&mut self, id: ClientId) {
+        let client = &self.clients[id];
+        match client.session.next_upgrade() {
+            Some(upgrade) => {
+                let address = &client.address;
+                let line = format!("PROTOCOL(V2): [{address}] upgrading connection to {upgrade}");
+                self.out.push(Output::info(line));
+                self.out.push(Output::Upgrade(id, upgrade));
+            }
+            None => self.resume(id, Blocked::Upgrading),
+        }
+    }
+
+    /// Starts the deadline of the peer's part of the upgrade that was asked for.
+    pub fn upgrade_begins(&mut self, now: Now, id: ClientId) {
+        self.set_deadline(id, Some(now.mono + UPGRADE_TIME_MAX));
+    }
+
+    /// The upgrade that was asked for is there, and everything from now on passes it: first an OK. TLS
+    /// comes with what it agreed on.
+    ///
+    /// # Panics
+    /// If none was asked for.
+    pub fn upgraded(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        session: Option<TlsSession>,
+        out: &mut Vec<Output>,
+    ) {
+        self.call(now, out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            client.session.upgraded(session);
+            client.heard(now.mono);
+            client.reply(wire::encode::OK);
+            broker.next_upgrade(id);
+            broker.arm_deadline(id);
+            broker.flush_later(id);
+        })
+    }
+
+    /// The upgrade that was asked for cannot be had. The peer is told, in the encoding that the shell has
+    /// gone back to, and the connection ends.
+    pub fn upgrade_failed(&mut self, id: ClientId, cause: &str, out: &mut Vec<Output>) {
+        self.collect(out, |broker| {
+            if let Some(client) = broker.clients.get_mut(id) {
+                client.session.drop_upgrades();
+                client.unblock(Blocked::Upgrading);
+                broker.fail(id, WireError::identify_failed(cause));
+            }
+        })
+    }
+}
+
+/// The log lines of every command, which operators switch on to find a client's mistake.
+impl Broker {
+    /// Switches a log line for every command on or off.
+    pub fn set_tracing(&mut self, is_tracing: bool) {
+        self.is_tracing = is_tracing;
+    }
+
+    /// Logs the command at the start of `input`, and the state of a consumer after the command. The line of the command
+    /// goes in front of the outputs from `line_at` on, which the command has caused. A command that is offered again
+    /// later is logged then.
+    #[cold]
+    pub(super) fn trace(&mut self, id: ClientId, input: &[u8], next: Next, line_at: usize) {
+        if matches!(next, Next::Later) {
+            return;
+        }
+        let client = &self.clients[id];
+        let address = &client.address;
+        let mut lines = input.split(|&byte| byte == b'\n');
+        let line = lines.next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        let line = format!("PROTOCOL(V2): [{address}] [{line}]");
+        self.out.insert(line_at, Output::Log(Level::Debug, line));
+        if matches!(next, Next::Carried(_)) && client.consumer.subscription.is_some() {
+            let (ready, in_flight) = (client.consumer.ready_count, client.consumer.in_flight);
+            let line = format!("[{address}] state rdy: {ready:4} inflt: {in_flight:4}");
+            self.out.push(Output::Log(Level::Debug, line));
+        }
     }
 }

@@ -1,15 +1,19 @@
 //! The end of a turn: deliveries, jobs for the keeper, timers, and what is to be written.
 
 use super::Broker;
-use super::output::Output;
+use super::timers::{Timer, replace};
 use crate::channel::dead_letters::LetterBudget;
 use crate::channel::delivery::Delivery;
-use crate::client::{ANSWER_BYTES_MAX, Blocked, Ending};
-use crate::ids::ClientId;
+use crate::client::output::Piece;
+use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
+use crate::ids::{ClientId, TopicKey};
 use crate::now::Now;
-use crate::outbound::Piece;
+use crate::output::{Level, Output, Refusal, Wakeup};
+use crate::topic::Waiter;
 use crate::work::Work;
+use diskq_log::{CheckpointNumber, Notice, Reply};
 use std::io::IoSlice;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The state of a connection's output after a write.
@@ -229,5 +233,376 @@ impl Broker {
     /// Returns when [`Broker::handle_timeout`] has something to do; may be early.
     pub fn next_timeout(&self) -> Option<Duration> {
         self.timers.first().map(|timer| timer.0)
+    }
+}
+
+/// The effects of the keeper's answers.
+impl Broker {
+    /// Takes the keeper's answer to a job of a topic's log. If the topic was deleted meanwhile, the memory of the
+    /// answer goes back to the keeper ([`Output::Free`]).
+    pub fn handle_reply(&mut self, now: Now, key: TopicKey, reply: Reply, out: &mut Vec<Output>) {
+        self.call(now, out, |broker| {
+            let Some(topic) = broker.topics.get_mut(key) else {
+                broker.out.extend(reply.into_memory().map(Output::Free));
+                return;
+            };
+            let mut notices = Vec::new();
+            topic.log.handle_reply(now.mono, reply, &mut notices);
+            broker.follow_health(key);
+            for notice in notices {
+                broker.handle_notice(key, notice);
+            }
+            broker.pump_later(key);
+        })
+    }
+
+    /// Notes whether a topic's log takes messages, and tells when it takes messages again.
+    pub(super) fn follow_health(&mut self, key: TopicKey) {
+        let topic = &self.topics[key];
+        if topic.log.health().is_some() {
+            self.unhealthy.insert(key);
+        } else if self.unhealthy.remove(&key) {
+            let what = "takes messages again";
+            self.out.push(Output::Repeated {
+                level: Level::Info,
+                cause: what.to_owned(),
+                line: format!("TOPIC({}): {what}", topic.name),
+            });
+        }
+    }
+
+    /// Adds an ERROR line about an action that is tried again. `why` ends with the system's error text. The cause leaves
+    /// out the text before it, because that has file names, which differ between topics.
+    pub(super) fn repeat_error(&mut self, what: &str, line: String, why: &str) {
+        let answer = why.rsplit(": ").next().unwrap_or(why);
+        self.out.push(Output::Repeated {
+            level: Level::Error,
+            cause: format!("{what}: {answer}"),
+            line: format!("{line} - {why}"),
+        });
+    }
+
+    fn handle_notice(&mut self, key: TopicKey, notice: Notice) {
+        let topic = &mut self.topics[key];
+        let name = topic.name.clone();
+        match notice {
+            Notice::Room => {
+                self.wake_blocked(key);
+                self.retry_forwarded(key);
+            }
+            Notice::RoomRefused { cause, is_new } => self.room_refused(key, cause, is_new),
+            Notice::Loaded(_) => topic.pump_channels_later(),
+            Notice::LoadFailed(seqs, cause) => {
+                topic.pump_channels_later();
+                let line = format!("TOPIC({name}): cannot read {} messages back", seqs.len());
+                self.repeat_error("cannot read messages back", line, &cause);
+            }
+            Notice::SpillFailed(cause) => {
+                let what = "a backlog stays in memory";
+                self.repeat_error(what, format!("TOPIC({name}): {what}"), &cause);
+            }
+            Notice::Synced(upto) => {
+                topic.save_numbers_if_synced(self.now);
+                for waiter in topic.waiters.take_synced(upto) {
+                    self.answer(waiter, Ok(()));
+                }
+            }
+            Notice::StateSaved(boundary) => topic.end_save(boundary),
+            Notice::StateFailed(boundary, cause) => {
+                topic.end_save(boundary);
+                let what = "cannot save the numbers of messages";
+                let line = format!(
+                    "TOPIC({name}): {what}, after a crash messages that are sent again may be stored twice"
+                );
+                self.repeat_error(what, line, &cause);
+            }
+            Notice::SyncDelayed(cause) => {
+                let what = "sync waits, is tried again";
+                self.repeat_error(what, format!("TOPIC({name}) ERROR: {what}"), &cause);
+            }
+            Notice::SyncFailed(cause) => self.sync_failed(key, cause),
+            Notice::Checkpointed { number, synced } => {
+                let kept = topic.mark_recorded(number, synced);
+                self.checkpoint_ended(key, number, kept.as_ref().copied());
+            }
+            Notice::CheckpointFailed { number, cause } => {
+                let what = "cannot record progress";
+                self.repeat_error(what, format!("TOPIC({name}): {what}"), &cause);
+                self.checkpoint_ended(key, number, Err(&Refusal::Disk(cause)));
+            }
+            Notice::TopicFileWritten(result) => {
+                topic.keys_written(&result, self.now);
+                if let Err(cause) = result {
+                    self.keys_not_saved(&name, &cause);
+                }
+            }
+            Notice::TopicFileNotRenamed(cause) => {
+                topic.write_keys_again(self.now);
+                self.keys_not_saved(&name, &cause);
+            }
+            Notice::Damage(damage) => {
+                topic.forget_lost_keys(damage.seqs, self.now);
+                let line = format!("TOPIC({name}): damaged on disk - {damage}");
+                self.out.push(Output::error(line));
+            }
+        }
+    }
+
+    fn room_refused(&mut self, key: TopicKey, cause: Arc<str>, is_new: bool) {
+        let topic = &self.topics[key];
+        let is_disk_full = topic.log.is_disk_full();
+        // Then the topic is unhealthy until the refused messages would find room. Until then, the metrics count
+        // what is refused, and the log is silent.
+        if is_new {
+            let what = "failed to write message to backend";
+            let line = format!("TOPIC({}) ERROR: {what}", topic.name);
+            self.repeat_error(what, line, &cause);
+        }
+        // Without the undos, a full disk has more room. Any other failure would stay.
+        if is_disk_full {
+            self.is_disk_full = true;
+            self.drop_all_undos();
+        }
+        // The blocked clients and tasks publish again, and this time are refused with the reason.
+        self.wake_blocked(key);
+        self.refuse_forwarded(key, &Refusal::Disk(cause));
+    }
+
+    fn sync_failed(&mut self, key: TopicKey, cause: Arc<str>) {
+        let topic = &mut self.topics[key];
+        let line = format!(
+            "TOPIC({}) ERROR: sync failed, no more messages are taken; what is stored is still delivered - {cause}",
+            topic.name
+        );
+        self.out.push(Output::error(line));
+        topic.mark_sync_failed();
+        for id in topic.copy_runs(&mut self.clients) {
+            self.out.push(Output::Close(id));
+        }
+        let refusal = Refusal::Disk(cause);
+        for waiter in topic.waiters.take_all_for_sync() {
+            self.answer(waiter, Err(&refusal));
+        }
+        self.wake_blocked(key);
+        self.refuse_forwarded(key, &refusal);
+    }
+
+    /// Answers the waiters for a checkpoint that was written or could not be.
+    fn checkpoint_ended(
+        &mut self,
+        key: TopicKey,
+        number: CheckpointNumber,
+        result: Result<(), &Refusal>,
+    ) {
+        let topic = &mut self.topics[key];
+        topic.advance_stop(number);
+        for waiter in topic.waiters.take_checkpointed(number) {
+            self.answer(waiter, result);
+        }
+    }
+
+    fn keys_not_saved(&mut self, topic: &str, cause: &str) {
+        let what = "cannot save the keys of messages";
+        let line = format!("TOPIC({topic}): {what}, so duplicates may be stored after a crash");
+        self.repeat_error(what, line, cause);
+    }
+
+    /// Lets the clients and tasks whose publish found no room try again.
+    pub(super) fn wake_blocked(&mut self, key: TopicKey) {
+        let topic = &mut self.topics[key];
+        let clients = std::mem::take(&mut topic.blocked_clients);
+        let tasks = std::mem::take(&mut topic.blocked_tasks);
+        for id in clients {
+            self.resume(id, Blocked::Room(key));
+        }
+        let tasks = tasks.into_iter();
+        self.out
+            .extend(tasks.map(|task| Output::Wake(task, Wakeup::Retry)));
+    }
+
+    pub(super) fn answer(&mut self, waiter: Waiter, result: Result<(), &Refusal>) {
+        match waiter {
+            Waiter::Client(id, token) => self.resolve(id, token, result),
+            Waiter::Task(task) => {
+                self.out.push(Output::Wake(
+                    task,
+                    Wakeup::Done(result.map_err(Refusal::clone)),
+                ));
+            }
+            Waiter::Forward(id) => self.reply_forward(id, result.map_err(Refusal::clone)),
+        }
+    }
+
+    /// Refuses everything that waits for a topic, because the topic is being deleted.
+    pub(super) fn refuse_all(&mut self, key: TopicKey) {
+        let topic = &mut self.topics[key];
+        for waiter in topic.waiters.take_all() {
+            self.answer(waiter, Err(&Refusal::Exiting));
+        }
+        self.wake_blocked(key);
+        self.wake_retriers(key);
+        self.refuse_forwarded(key, &Refusal::Exiting);
+    }
+}
+
+/// The number of moments in an interval at which heartbeats go out. All connections with the same interval share these
+/// moments. So ten thousand idle connections with heartbeats every 30 s wake the shard twice a second instead of three
+/// hundred times. A heartbeat is late by at most the time between two moments.
+const TICKS_PER_HEARTBEAT: u32 = 64;
+
+/// Heartbeats, read and write deadlines, and the timers of topics.
+impl Broker {
+    /// Does what is due.
+    pub fn handle_timeout(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.call(now, out, |broker| {
+            while let Some((at, timer)) = broker.timers.first().copied() {
+                if at > now.mono {
+                    return;
+                }
+                broker.timers.pop_first();
+                match timer {
+                    Timer::Heartbeat(id) => broker.heartbeat(id),
+                    Timer::Deadline(id) => broker.deadline(id),
+                    Timer::Topic(key) => {
+                        let topic = &mut broker.topics[key];
+                        topic.timer_at = None;
+                        let ended = topic.end_in_time(now);
+                        if !ended.is_empty() {
+                            broker.out.extend(ended.into_iter().map(Output::info));
+                            broker.out.push(Output::MetadataChanged);
+                        }
+                        topic.handle_timeout(now, &mut broker.clients, &mut broker.work);
+                        if topic.take_question(now) && broker.options.asks_for_channels {
+                            broker.out.push(Output::AskAgain(key, topic.name.clone()));
+                        }
+                        broker.follow_health(key);
+                        broker.pump_later(key);
+                    }
+                }
+            }
+        })
+    }
+
+    /// Has a topic's timer fire at `at`, unless it fires earlier anyway.
+    pub(super) fn arm_topic(&mut self, key: TopicKey, at: Duration) {
+        let topic = &mut self.topics[key];
+        if topic.timer_at.is_some_and(|armed| armed <= at) {
+            return;
+        }
+        if let Some(armed) = topic.timer_at.replace(at) {
+            self.timers.remove(&(armed, Timer::Topic(key)));
+        }
+        self.timers.insert((at, Timer::Topic(key)));
+    }
+
+    /// Sets a client's heartbeat timer, which also checks the write deadline. Called at connect for the write deadline
+    /// alone, and for the heartbeats at the magic and at the first IDENTIFY.
+    pub(super) fn arm_heartbeat(&mut self, id: ClientId) {
+        let client = &mut self.clients[id];
+        let at = client.consumer.settings.heartbeat.map(|interval| {
+            let tick = (interval / TICKS_PER_HEARTBEAT).as_nanos().max(1);
+            let ticks = (self.now.mono + interval).as_nanos().div_ceil(tick);
+            Duration::from_nanos((ticks * tick) as u64)
+        });
+        let armed = &mut client.heartbeat_at;
+        replace(&mut self.timers, Timer::Heartbeat(id), armed, at);
+    }
+
+    /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade. While an upgrade is under
+    /// way, there is no read deadline, but that of [`Broker::upgrade_begins`].
+    pub(super) fn arm_deadline(&mut self, id: ClientId) {
+        let client = &self.clients[id];
+        let interval = client.session.settings.heartbeat;
+        let at = match client.blocked() {
+            Some(Blocked::Upgrading) => None,
+            _ => interval.map(|interval| self.now.mono + interval * 2),
+        };
+        self.set_deadline(id, at);
+    }
+
+    /// Sets the time by which a client must have sent its next command, or done its part of an upgrade.
+    pub(super) fn set_deadline(&mut self, id: ClientId, at: Option<Duration>) {
+        if let Some(client) = self.clients.get_mut(id) {
+            let armed = &mut client.deadline_at;
+            replace(&mut self.timers, Timer::Deadline(id), armed, at);
+        }
+    }
+
+    /// Forgets the timers of a client that leaves this shard.
+    pub(super) fn disarm(&mut self, id: ClientId, client: &mut Client) {
+        let (heartbeat, deadline) = (&mut client.heartbeat_at, &mut client.deadline_at);
+        replace(&mut self.timers, Timer::Heartbeat(id), heartbeat, None);
+        replace(&mut self.timers, Timer::Deadline(id), deadline, None);
+    }
+
+    fn heartbeat(&mut self, id: ClientId) {
+        let client = &mut self.clients[id];
+        client.heartbeat_at = None;
+        if client.is_overdue(self.now.mono) {
+            // Linux reports room in a socket late: when a third of the socket's send buffer is free.
+            return self.out.push(Output::WriteExpired(id));
+        }
+        self.beat(id);
+    }
+
+    /// Closes a connection if its output still leaves too slowly. The shell has just written as much as the socket
+    /// takes.
+    pub fn write_expired(&mut self, now: Now, id: ClientId, out: &mut Vec<Output>) {
+        self.call(now, out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            if client.is_overdue(now.mono) {
+                let line = format!(
+                    "PROTOCOL(V2): [{}] messagePump error - i/o timeout",
+                    client.address
+                );
+                broker.out.push(Output::error(line));
+                client.end_now();
+                return broker.out.push(Output::Close(id));
+            }
+            broker.beat(id);
+        })
+    }
+
+    /// Sends a heartbeat, and arms the timer of the next one.
+    fn beat(&mut self, id: ClientId) {
+        let client = &mut self.clients[id];
+        if client.ending() == Ending::Now {
+            return;
+        }
+        // A connection that is ending gets no heartbeat, but the timer still checks its write deadline: a peer that
+        // reads nothing must not stay for ever. During an upgrade, the peer would take a heartbeat for the upgrade's
+        // OK. A peer that has not sent the magic may speak another protocol.
+        let is_heard = client.session.magic_seen && client.blocked() != Some(Blocked::Upgrading);
+        if client.ending() == Ending::No && is_heard {
+            client.output.queue.push_bytes(wire::encode::HEARTBEAT);
+            self.flush_later(id);
+        }
+        self.arm_heartbeat(id);
+    }
+
+    fn deadline(&mut self, id: ClientId) {
+        let client = &mut self.clients[id];
+        client.deadline_at = None;
+        if client.ending() != Ending::No {
+            return;
+        }
+        if client.blocked() == Some(Blocked::Upgrading) {
+            return self.out.push(Output::UpgradeExpired(id));
+        }
+        let Some(interval) = client.session.settings.heartbeat else {
+            return;
+        };
+        if client.blocked().is_some() {
+            // The broker does not read this client at the moment, so the client does not count as silent.
+            client.heard(self.now.mono);
+        }
+        let at = client.waiting_since + interval * 2;
+        if at <= self.now.mono {
+            self.out.push(Output::Expired(id));
+        } else {
+            self.set_deadline(id, Some(at));
+        }
     }
 }

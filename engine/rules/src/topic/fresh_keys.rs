@@ -3,9 +3,9 @@
 use super::inspected::boxed;
 use super::keys::{KeyCounters, Keys, NextMessage};
 use super::{Published, Topic};
+use crate::channel::discarded::Discarded;
 use crate::content::generations::clock_ms;
 use crate::content::restored::RestoredKeys;
-use crate::discarded::Discarded;
 use crate::now::Now;
 use crate::publication::Publication;
 use crate::stats::KeyStats;

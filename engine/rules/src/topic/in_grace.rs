@@ -4,7 +4,7 @@ use super::Topic;
 use super::grace::{ASK_SOON, DEFERRED_MAX, Grace};
 use super::pieces::{Pieces, Totals, release_below};
 use crate::channel::Channel;
-use crate::discarded::Discarded;
+use crate::channel::discarded::Discarded;
 use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::ranges::Ranges;

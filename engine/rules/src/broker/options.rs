@@ -1,7 +1,46 @@
-//! [`Required`]: the topics and channels that must always exist.
+//! [`BrokerOptions`]: the settings of a broker.
 
+use crate::client::consumer::Topology;
+use crate::ids::ShardId;
+use crate::topic::TopicOptions;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use wire::identify::ServerSettings;
+use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
+
+/// The settings of a broker. They do not change, except for `asks_for_channels`.
+#[derive(Debug, Clone)]
+pub struct BrokerOptions {
+    /// The shard of this broker.
+    pub shard: ShardId,
+    /// The number of shards.
+    pub shards: u32,
+    /// The largest sizes of messages and commands.
+    pub limits: Limits,
+    /// The broker's side of the negotiation at IDENTIFY.
+    pub server: ServerSettings,
+    /// The settings of every topic.
+    pub topic: TopicOptions,
+    /// Bytes of sealed segments that stay in memory, of all topics together; each has an equal part,
+    /// 4 MiB at least, and no more than its own bound.
+    pub resident_bytes: u64,
+    /// Entries of long lists that a turn goes through: [`TURN_ENTRIES`](crate::TURN_ENTRIES).
+    pub turn_entries: usize,
+    /// Bytes that the dead letters of all channels may take on their way to their topics, about:
+    /// [`DEAD_LETTER_BYTES`](crate::DEAD_LETTER_BYTES).
+    pub dead_letter_bytes: usize,
+    /// --max-channel-consumers; 0 for no limit.
+    pub channel_consumers_max: u64,
+    /// True if a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
+    pub asks_for_channels: bool,
+    /// The topics and channels that always exist, of all shards.
+    pub required: Arc<Required>,
+    /// The place of this node, if near consumers are to come first.
+    pub topology: Option<Topology>,
+    /// Seed of the sampling generator.
+    pub seed: u64,
+}
 
 /// Topics and channels that always exist. They are made at the start, and again after their deletion. None is
 /// ephemeral.
