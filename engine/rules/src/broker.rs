@@ -334,7 +334,7 @@ impl Broker {
             let topic = &mut broker.topics[topic_key];
             plant!(PinsOfTheGone, client.output.queue.clear(drop));
             client.output.queue.clear(|run| topic.log.unpin(run.first));
-            let channel = topic.channel_mut(channel_id);
+            let channel = &mut topic.channels[channel_id];
             channel.unsubscribe(id, &mut client);
             if channel.ephemeral && channel.consumers.is_empty() {
                 broker.remove_channel(topic_key, channel_id);
@@ -437,7 +437,7 @@ impl Broker {
     /// Names a topic for the end of the turn: it may have something to deliver, or a job for the keeper.
     fn pump_later(&mut self, key: TopicKey) {
         if let Some(topic) = self.topics.get_mut(key) {
-            self.topics_to_pump.insert(key, &mut topic.in_to_pump);
+            self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
         }
     }
 
@@ -496,8 +496,8 @@ impl Broker {
         for (key, topic) in self.topics.iter() {
             topic.check(&self.clients);
             assert_eq!(self.by_name.get(&topic.name), Some(&key));
-            self.topics_to_pump.check(key, &topic.in_to_pump);
-            self.topics_to_release.check(key, &topic.in_to_release);
+            self.topics_to_pump.check(key, &topic.listed.to_pump);
+            self.topics_to_release.check(key, &topic.listed.to_release);
             assert!(place(&*topic.name, self.options.shards) == self.options.shard);
             assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }
@@ -526,7 +526,7 @@ impl Broker {
             if let Some((topic, channel)) = client.consumer.subscription
                 && client.ending() == Ending::No
             {
-                let channel = self.topics[topic].channel(channel);
+                let channel = &self.topics[topic].channels[channel];
                 assert!(channel.consumers.contains(&id));
             }
         }

@@ -81,8 +81,7 @@ pub(crate) struct ChannelCounters {
 pub(crate) struct Channel {
     pub(crate) name: Box<str>,
     pub(crate) ephemeral: bool,
-    pub(crate) paused: bool,
-    /// The terms of the pause. `None`: the channel is not paused, or its pause has no terms.
+    /// `None`: the channel is not paused.
     pub(crate) pause: Option<Box<PauseUnderWay>>,
     pub(crate) consumers: Vec<ClientId>,
     pub(crate) counters: ChannelCounters,
@@ -191,7 +190,7 @@ impl Channel {
     pub(crate) fn wants_pump(&self) -> bool {
         let dead = self.dead_letters.as_ref();
         let can_deliver = !self.ready.is_empty() && self.deliverable_count() > 0;
-        !self.paused && (can_deliver || dead.is_some_and(|dead| dead.may_send()))
+        self.pause.is_none() && (can_deliver || dead.is_some_and(|dead| dead.may_send()))
     }
 
     /// Makes [`Channel::oldest`] exact, unless hundreds of thousands of messages were finished behind older ones.
@@ -635,7 +634,6 @@ impl Channel {
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self, clients: &Clients) {
-        assert!(self.pause.is_none() || self.paused);
         self.waiting.check();
         self.requeued.check();
         self.window.check();

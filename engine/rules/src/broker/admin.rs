@@ -6,7 +6,7 @@ use crate::client::Blocked;
 use crate::drain::Owed;
 use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
 use crate::now::Now;
-use crate::output::{Change, DeletedLog, Output, Wakeup};
+use crate::output::{Change, DeletedLog, Output};
 use crate::pause::Pause;
 use crate::topic::{Retrier, Waiter};
 use crate::undo::NoUndo;
@@ -61,7 +61,7 @@ impl Broker {
             let found = broker.topic_key(name).map_err(AdminError::SetAside)?;
             let topic = &broker.topics[found.key()];
             match found {
-                Found::Ready(_) if topic.is_recorded => Ok(Outcome::Done),
+                Found::Ready(_) if topic.checkpoints.is_recorded => Ok(Outcome::Done),
                 Found::Ready(key) => Ok(broker.wait_until_recorded(key, task)),
                 Found::Starting(key) => Ok(broker.try_later(key, task)),
             }
@@ -166,7 +166,7 @@ impl Broker {
             let topic = &mut broker.topics[key];
             match topic.unrecorded(id) {
                 Some(number) => {
-                    topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
+                    topic.waits.add_for_checkpoint(number, Waiter::Task(task));
                     broker.pump_later(key);
                     Ok(Outcome::Wait)
                 }
@@ -217,7 +217,7 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         let topic = &mut self.topics[key];
-        if undo.is_some() && (topic.ephemeral || topic.channel(id).ephemeral) {
+        if undo.is_some() && (topic.ephemeral || topic.channels[id].ephemeral) {
             return Err(NoUndo::OfEphemeral.into());
         }
         let is_caught_up = topic.catch_up(now, &self.clients, &mut self.work);
@@ -262,19 +262,19 @@ impl Broker {
             return Outcome::Done;
         };
         let number = topic.request_promised_checkpoint();
-        topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
+        topic.waits.add_for_checkpoint(number, Waiter::Task(task));
         Outcome::Wait
     }
 
     /// Lets a task try its command again when the topic has started, or has caught up.
     pub(super) fn try_later(&mut self, key: TopicKey, task: TaskId) -> Outcome {
-        self.topics[key].retriers.push(Retrier::Task(task));
+        self.topics[key].waits.for_topic.push(Retrier::Task(task));
         Outcome::Later
     }
 
     pub(super) fn remove_channel(&mut self, key: TopicKey, id: ChannelId) {
         let topic = &mut self.topics[key];
-        let channel = topic.channel(id);
+        let channel = &topic.channels[id];
         let line = format!("TOPIC({}): deleting channel {}", topic.name, channel.name);
         self.out.push(Output::info(line));
         let line = format!("CHANNEL({}): deleting", channel.name);
@@ -285,7 +285,7 @@ impl Broker {
         let change = Change::channel(&topic.name, &channel.name, false);
         self.out.push(Output::Changed(change));
         let consumers = topic.delete_channel(id, &mut self.clients);
-        let is_unused = topic.ephemeral && topic.channels().next().is_none();
+        let is_unused = topic.ephemeral && topic.channels.iter().next().is_none();
         self.cut_off(key, consumers);
         if is_unused {
             self.remove_topic(key, None);
@@ -299,7 +299,7 @@ impl Broker {
         let line = format!("TOPIC({}): deleting", topic.name);
         self.out.push(Output::info(line));
         let mut channels = Vec::new();
-        for (id, channel) in topic.channels() {
+        for (id, channel) in topic.channels.iter() {
             let line = format!("CHANNEL({}): deleting", channel.name);
             self.out.push(Output::info(line));
             let change = Change::channel(&topic.name, &channel.name, false);
@@ -316,9 +316,9 @@ impl Broker {
         let Some(mut topic) = self.topics.remove(key) else {
             return;
         };
-        self.topics_to_pump.remove(key, &mut topic.in_to_pump);
+        self.topics_to_pump.remove(key, &mut topic.listed.to_pump);
         self.unhealthy.remove(&key);
-        if let Some(at) = topic.timer_at {
+        if let Some(at) = topic.listed.timer_at {
             self.timers.remove(&(at, Timer::Topic(key)));
         }
         self.by_name.remove(&topic.name);
@@ -362,7 +362,7 @@ impl Broker {
         name: &str,
     ) -> Result<(TopicKey, ChannelId), AdminError> {
         let key = self.find_topic(topic)?;
-        let channel = self.topics[key].find_channel(name);
+        let channel = self.topics[key].channels.find(name);
         Ok((key, channel.ok_or(AdminError::ChannelNotFound)?))
     }
 }
@@ -433,7 +433,7 @@ impl Broker {
         for (key, topic) in &mut self.topics {
             let lines = topic.drop_undos();
             if !lines.is_empty() {
-                self.topics_to_pump.insert(key, &mut topic.in_to_pump);
+                self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
                 self.out.extend(lines.into_iter().map(Output::warning));
             }
         }
@@ -504,13 +504,18 @@ impl Broker {
                 let Some(topic) = broker.topics.get(key) else {
                     return;
                 };
-                let is_deleted = topic.is_deleted_in_grace(name.as_str());
+                let is_deleted = topic
+                    .grace
+                    .as_ref()
+                    .is_some_and(|grace| grace.has_deleted(name.as_str()));
                 if !is_deleted && broker.channel_id(key, *name).is_none() {
                     debug_assert!(
                         broker.topics[key].started,
                         "a topic that has not started keeps its messages"
                     );
-                    broker.topics[key].ask_soon(now);
+                    if let Some(grace) = &mut broker.topics[key].grace {
+                        grace.ask_soon(now);
+                    }
                 }
             }
             let Some(topic) = broker.topics.get_mut(key).filter(|topic| !topic.started) else {
@@ -534,19 +539,8 @@ impl Broker {
     /// Lets a client wait until a topic has started, or has caught up. Then the client's command is tried again.
     pub(super) fn wait_for_topic(&mut self, id: ClientId, key: TopicKey) -> Flow {
         self.clients[id].block(Blocked::Topic(key));
-        self.topics[key].retriers.push(Retrier::Client(id));
+        self.topics[key].waits.for_topic.push(Retrier::Client(id));
         Flow::Retry
-    }
-
-    /// Lets the clients and tasks that wait for a topic try again. Call this when the topic has started, has caught up,
-    /// or was deleted.
-    pub(super) fn wake_retriers(&mut self, key: TopicKey) {
-        for retrier in std::mem::take(&mut self.topics[key].retriers) {
-            match retrier {
-                Retrier::Client(id) => self.resume(id, Blocked::Topic(key)),
-                Retrier::Task(task) => self.out.push(Output::Wake(task, Wakeup::Retry)),
-            }
-        }
     }
 }
 
@@ -609,7 +603,7 @@ impl Broker {
             if may_withdraw && owed.total() == before && !topic.is_withdrawn {
                 topic.is_withdrawn = true;
                 withdrawn_count += 1;
-                for (_, channel) in topic.channels() {
+                for (_, channel) in topic.channels.iter() {
                     let change = Change::channel(&topic.name, &channel.name, false);
                     out.push(Output::Changed(change));
                 }
@@ -625,7 +619,7 @@ impl Broker {
         if std::mem::take(&mut topic.is_withdrawn) {
             self.out
                 .push(Output::Changed(Change::topic(&topic.name, true)));
-            for (_, channel) in topic.channels() {
+            for (_, channel) in topic.channels.iter() {
                 let change = Change::channel(&topic.name, &channel.name, true);
                 self.out.push(Output::Changed(change));
             }
@@ -670,7 +664,7 @@ impl Broker {
             for (key, topic) in &mut self.topics {
                 if topic.drive_stop(now) {
                     is_unfinished = true;
-                    self.topics_to_pump.insert(key, &mut topic.in_to_pump);
+                    self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
                 }
             }
         }
@@ -682,7 +676,7 @@ impl Broker {
         let mut say = |line| out.push(Output::info(line));
         for (_, topic) in self.topics.iter() {
             say(format!("TOPIC({}): closing", topic.name));
-            for (_, channel) in topic.channels() {
+            for (_, channel) in topic.channels.iter() {
                 say(format!("CHANNEL({}): closing", channel.name));
             }
         }

@@ -47,7 +47,7 @@ impl Broker {
         };
         let limit = self.options.channel_consumers_max;
         let topic = &mut self.topics[topic_key];
-        let channel = topic.channel_mut(channel_id);
+        let channel = &mut topic.channels[channel_id];
         if limit > 0 && channel.consumers.len() as u64 >= limit {
             let (topic, channel) = (topic_name.as_str(), channel_name.as_str());
             let cause = format!("consumers for {topic}:{channel} exceeds limit of {limit}");
@@ -66,7 +66,7 @@ impl Broker {
             Some(number) => {
                 let token = client.reply_later(Verb::Sub);
                 topic
-                    .waiters
+                    .waits
                     .add_for_checkpoint(number, Waiter::Client(id, token));
             }
             None => client.reply(wire::encode::OK),
@@ -87,7 +87,7 @@ impl Broker {
         name: ChannelName<'_>,
     ) -> Option<ChannelId> {
         let topic = &mut self.topics[topic_key];
-        if let Some(channel) = topic.find_channel(name.as_str()) {
+        if let Some(channel) = topic.channels.find(name.as_str()) {
             return Some(channel);
         }
         if !topic.catch_up(self.now, &self.clients, &mut self.work) {
@@ -211,7 +211,7 @@ impl Broker {
         client.consumer.coalescing.count(count);
         *counter(client) += u64::from(count);
         if let Some((topic, channel)) = client.consumer.subscription {
-            let channel = self.topics[topic].channel_mut(channel);
+            let channel = &mut self.topics[topic].channels[channel];
             channel.refill(id, client, self.now.mono);
         }
         self.follow_up(id);
@@ -240,8 +240,8 @@ impl Broker {
             return;
         };
         let topic = &mut self.topics[topic_key];
-        topic.channel_mut(channel_id).make_ready(id, client);
-        topic.pump_channel_later(channel_id);
+        topic.channels[channel_id].make_ready(id, client);
+        topic.channels.pump_later(channel_id);
         if topic.wants_pump() {
             self.pump_later(topic_key);
         }

@@ -64,7 +64,7 @@ impl Broker {
         let (topic, client) = (&mut self.topics[key], &mut self.clients[id]);
         client.producer.found_topic(key);
         // `pump_later` and `flush_later` would look up the topic and the client again.
-        self.topics_to_pump.insert(key, &mut topic.in_to_pump);
+        self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
         self.clients_to_flush
             .insert(id, &mut client.output.in_to_flush);
         match topic.publish(self.now, publication) {
@@ -76,14 +76,14 @@ impl Broker {
                     Published::Done => client.reply(wire::encode::OK),
                     Published::AfterSync(upto) => {
                         let token = client.reply_later(verb);
-                        topic.waiters.add_for_sync(upto, Waiter::Client(id, token));
+                        topic.waits.add_for_sync(upto, Waiter::Client(id, token));
                     }
                 }
                 Flow::Next
             }
             Err(AppendError::WouldBlock) => {
                 client.block(Blocked::Room(key));
-                topic.blocked_clients.push(id);
+                topic.waits.for_room.push(Retrier::Client(id));
                 Flow::Retry
             }
             Err(refused) => {
@@ -144,17 +144,17 @@ impl Broker {
             let key = found.key();
             let topic = &mut broker.topics[key];
             if found == Found::Starting(key) {
-                topic.retriers.push(Retrier::Task(task));
+                topic.waits.for_topic.push(Retrier::Task(task));
                 return Ok(Outcome::Later);
             }
             let result = match topic.publish(now, publication) {
                 Ok(Published::Done) => Ok(Outcome::Done),
                 Ok(Published::AfterSync(upto)) => {
-                    topic.waiters.add_for_sync(upto, Waiter::Task(task));
+                    topic.waits.add_for_sync(upto, Waiter::Task(task));
                     Ok(Outcome::Wait)
                 }
                 Err(AppendError::WouldBlock) => {
-                    topic.blocked_tasks.push(task);
+                    topic.waits.for_room.push(Retrier::Task(task));
                     Ok(Outcome::Later)
                 }
                 Err(refused) => {
@@ -222,7 +222,7 @@ impl Broker {
             let Some(id) = entry.forward_id(batch.from) else {
                 continue;
             };
-            let queue_is_free = self.topics[key].waiting_publishes.is_empty();
+            let queue_is_free = self.topics[key].waits.publishes.is_empty();
             let may_publish = queue_is_free && found == Found::Ready(key);
             // Behind a publish that waits, others wait too: a producer's order stays.
             if !may_publish || !self.publish_forwarded(key, id, entry, packed) {
@@ -231,7 +231,7 @@ impl Broker {
                     entry: *entry,
                     packed: packed.to_vec(),
                 };
-                self.topics[key].waiting_publishes.push_back(waiting);
+                self.topics[key].waits.publishes.push_back(waiting);
             }
             if is_dead_letter {
                 // In a drain, the topic may have been withdrawn, because it owed nothing.
@@ -282,9 +282,9 @@ impl Broker {
         if self.is_stopping() || !self.topics[key].started {
             return;
         }
-        while let Some(waiting) = self.topics[key].waiting_publishes.pop_front() {
+        while let Some(waiting) = self.topics[key].waits.publishes.pop_front() {
             if !self.publish_forwarded(key, waiting.id, &waiting.entry, &waiting.packed) {
-                self.topics[key].waiting_publishes.push_front(waiting);
+                self.topics[key].waits.publishes.push_front(waiting);
                 return;
             }
         }
@@ -293,10 +293,10 @@ impl Broker {
     /// Refuses the publishes of a drain that were forwarded and wait at a topic. Dead letters stay: they are no new
     /// messages.
     pub(super) fn refuse_in_drain(&mut self, key: TopicKey) {
-        let waiting = std::mem::take(&mut self.topics[key].waiting_publishes);
+        let waiting = std::mem::take(&mut self.topics[key].waits.publishes);
         for waiting in waiting {
             match waiting.id.sender {
-                Sender::Channel { .. } => self.topics[key].waiting_publishes.push_back(waiting),
+                Sender::Channel { .. } => self.topics[key].waits.publishes.push_back(waiting),
                 Sender::Client(..) => self.reply_forward(waiting.id, Err(Refusal::Draining)),
             }
         }
@@ -304,7 +304,7 @@ impl Broker {
 
     /// Refuses the forwarded publishes that wait at a topic.
     pub(super) fn refuse_forwarded(&mut self, key: TopicKey, refusal: &Refusal) {
-        for waiting in std::mem::take(&mut self.topics[key].waiting_publishes) {
+        for waiting in std::mem::take(&mut self.topics[key].waits.publishes) {
             self.topics[key].refused_count += u64::from(waiting.entry.count);
             self.reply_forward(waiting.id, Err(refusal.clone()));
         }
@@ -345,7 +345,7 @@ impl Broker {
         let result = match published {
             Ok(Published::Done) => Ok(()),
             Ok(Published::AfterSync(upto)) => {
-                topic.waiters.add_for_sync(upto, Waiter::Forward(id));
+                topic.waits.add_for_sync(upto, Waiter::Forward(id));
                 return true;
             }
             Err(AppendError::WouldBlock) => return false,
@@ -405,7 +405,7 @@ impl Broker {
             let topics = &mut self.topics;
             let key = self
                 .topics_to_release
-                .pop_first(|key| Some(&mut topics.get_mut(key)?.in_to_release));
+                .pop_first(|key| Some(&mut topics.get_mut(key)?.listed.to_release));
             let Some(key) = key else {
                 return;
             };
@@ -441,7 +441,7 @@ impl Broker {
     ) {
         plant!(DeadLetterBeforeSync, return self.reply_forward(id, Ok(())));
         let topic = &mut self.topics[key];
-        topic.waiters.add_for_sync(upto, Waiter::Forward(id));
+        topic.waits.add_for_sync(upto, Waiter::Forward(id));
         if wants_sync {
             topic.log.want_sync();
         }
@@ -458,7 +458,8 @@ impl Broker {
             return;
         };
         let name = topic.name.clone();
-        let Some((channel, log)) = topic.find_channel_and_log(channel_id) else {
+        let log = &mut topic.log;
+        let Some(channel) = topic.channels.get_mut(channel_id) else {
             return;
         };
         match result {

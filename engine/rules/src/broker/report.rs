@@ -157,14 +157,14 @@ impl Broker {
         channels_max: usize,
     ) -> AddedChannels {
         let topic = &mut self.topics[divided.key];
-        let ids = topic.channels_after(divided.after.as_deref(), channels_max);
+        let ids = topic.channels.after(divided.after.as_deref(), channels_max);
         for id in &ids {
-            topic.channel_mut(*id).drop_finished();
+            topic.channels[*id].drop_finished();
         }
         let topic = &self.topics[divided.key];
         let mut added = AddedChannels::default();
         for id in ids {
-            let channel = topic.channel(id);
+            let channel = &topic.channels[id];
             divided.after = Some(channel.name.clone());
             added.channels += 1;
             if let Some(latency) = &channel.latency {
@@ -231,15 +231,15 @@ impl Broker {
             channels: Vec::new(),
             depth: topic.depth(),
             backend_depth: self.backend_depth(topic.depth(), topic.ephemeral),
-            message_count: topic.message_count,
-            message_bytes: topic.message_bytes,
+            message_count: topic.totals.messages,
+            message_bytes: topic.totals.body_bytes,
             refused_count: topic.refused_count,
             oldest_unfinished_ms: topic.age_ms(self.now, topic.oldest()),
             shard: self.options.shard.0,
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
             numbers: topic.number_stats(),
             keys: topic.key_stats(self.now),
-            paused: topic.paused,
+            paused: topic.pause.is_some(),
             pause: pause_stats(topic.pause.as_deref()),
             e2e_processing_latency: LatencyStats::default(),
             undo: topic.undo.as_ref().map(|undo| undo_stats(topic, undo)),
@@ -294,7 +294,7 @@ impl Broker {
             }),
             client_count: channel.consumers.len() as u64,
             clients: None,
-            paused: channel.paused,
+            paused: channel.pause.is_some(),
             pause: pause_stats(channel.pause.as_deref()),
             undo: channel.undo.as_ref().map(|undo| undo_stats(topic, undo)),
             e2e_processing_latency: latency::stats(
@@ -319,13 +319,14 @@ impl Broker {
             .filter(|topic| !topic.ephemeral)
             .map(|topic| TopicFacts {
                 name: topic.name.to_string(),
-                paused: topic.paused,
+                paused: topic.pause.is_some(),
                 channels: topic
-                    .channels()
+                    .channels
+                    .iter()
                     .filter(|(_, channel)| !channel.ephemeral)
                     .map(|(_, channel)| ChannelFacts {
                         name: channel.name.to_string(),
-                        paused: channel.paused,
+                        paused: channel.pause.is_some(),
                     })
                     .collect(),
             })
@@ -345,7 +346,7 @@ impl Broker {
         topics
             .filter(|topic| !topic.is_withdrawn)
             .flat_map(|topic| {
-                let channels = topic.channels().map(|(_, channel)| channel);
+                let channels = topic.channels.iter().map(|(_, channel)| channel);
                 let channels = channels.map(|c| Change::channel(&topic.name, &c.name, true));
                 std::iter::once(Change::topic(&topic.name, true)).chain(channels)
             })
@@ -456,9 +457,10 @@ impl Broker {
             None => topic.candidates(*from, *place, budget),
             Some(name) => {
                 let id = topic
-                    .find_channel(name)
+                    .channels
+                    .find(name)
                     .ok_or(AdminError::ChannelNotFound)?;
-                topic.channel(id).candidates(*from, *place, budget)
+                topic.channels[id].candidates(*from, *place, budget)
             }
         };
         let mut slice = PeekSlice {
@@ -510,7 +512,7 @@ impl Broker {
         LogEnd {
             newest,
             newest_id: MessageId::new(newest, self.options.topic.log.node),
-            message_count: topic.message_count,
+            message_count: topic.totals.messages,
             first: topic.first_seq,
         }
     }

@@ -9,7 +9,7 @@ use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::{ClientId, TopicKey};
 use crate::now::Now;
 use crate::output::{Level, Output, Refusal, Wakeup};
-use crate::topic::Waiter;
+use crate::topic::{Retrier, Waiter};
 use crate::work::Work;
 use diskq_log::{CheckpointNumber, Notice, Reply};
 use std::io::IoSlice;
@@ -42,7 +42,7 @@ impl Broker {
                 let topics = &mut broker.topics;
                 let key = broker
                     .topics_to_pump
-                    .pop_last(|key| Some(&mut topics.get_mut(key)?.in_to_pump));
+                    .pop_last(|key| Some(&mut topics.get_mut(key)?.listed.to_pump));
                 let Some(key) = key else {
                     break;
                 };
@@ -60,7 +60,7 @@ impl Broker {
                 };
                 let is_served = delivery.letters.is_left();
                 topic.pump(now, &mut broker.work, &mut delivery);
-                let letters = std::mem::take(&mut topic.dead_letters);
+                let letters = std::mem::take(&mut topic.output.dead_letters);
                 if topic.has_work_left() {
                     let next = if is_served {
                         &mut unfinished
@@ -69,13 +69,15 @@ impl Broker {
                     };
                     next.push(key);
                 }
-                if !topic.held_letters.is_empty() {
-                    let listed = &mut topic.in_to_release;
+                if !topic.output.held_letters.is_empty() {
+                    let listed = &mut topic.listed.to_release;
                     broker.topics_to_release.insert(key, listed);
                 }
-                broker.out.extend(topic.news.drain(..).map(Output::warning));
+                broker
+                    .out
+                    .extend(topic.output.news.drain(..).map(Output::warning));
                 let is_awaited =
-                    topic.started && topic.is_caught_up() && !topic.retriers.is_empty();
+                    topic.started && topic.is_caught_up() && !topic.waits.for_topic.is_empty();
                 while let Some(request) = topic.log.next_request() {
                     broker
                         .out
@@ -291,9 +293,9 @@ impl Broker {
                 self.retry_forwarded(key);
             }
             Notice::RoomRefused { cause, is_new } => self.room_refused(key, cause, is_new),
-            Notice::Loaded(_) => topic.pump_channels_later(),
+            Notice::Loaded(_) => topic.channels.pump_all_later(),
             Notice::LoadFailed(seqs, cause) => {
-                topic.pump_channels_later();
+                topic.channels.pump_all_later();
                 let line = format!("TOPIC({name}): cannot read {} messages back", seqs.len());
                 self.repeat_error("cannot read messages back", line, &cause);
             }
@@ -303,7 +305,7 @@ impl Broker {
             }
             Notice::Synced(upto) => {
                 topic.save_numbers_if_synced(self.now);
-                for waiter in topic.waiters.take_synced(upto) {
+                for waiter in topic.waits.take_synced(upto) {
                     self.answer(waiter, Ok(()));
                 }
             }
@@ -380,7 +382,7 @@ impl Broker {
             self.out.push(Output::Close(id));
         }
         let refusal = Refusal::Disk(cause);
-        for waiter in topic.waiters.take_all_for_sync() {
+        for waiter in topic.waits.take_all_for_sync() {
             self.answer(waiter, Err(&refusal));
         }
         self.wake_blocked(key);
@@ -396,7 +398,7 @@ impl Broker {
     ) {
         let topic = &mut self.topics[key];
         topic.advance_stop(number);
-        for waiter in topic.waiters.take_checkpointed(number) {
+        for waiter in topic.waits.take_checkpointed(number) {
             self.answer(waiter, result);
         }
     }
@@ -409,15 +411,24 @@ impl Broker {
 
     /// Lets the clients and tasks whose publish found no room try again.
     pub(super) fn wake_blocked(&mut self, key: TopicKey) {
-        let topic = &mut self.topics[key];
-        let clients = std::mem::take(&mut topic.blocked_clients);
-        let tasks = std::mem::take(&mut topic.blocked_tasks);
-        for id in clients {
-            self.resume(id, Blocked::Room(key));
+        let retriers = std::mem::take(&mut self.topics[key].waits.for_room);
+        self.wake(retriers, Blocked::Room(key));
+    }
+
+    /// Lets the clients and tasks that wait for a topic try again. Call this when the topic has started, has caught up,
+    /// or was deleted.
+    pub(super) fn wake_retriers(&mut self, key: TopicKey) {
+        let retriers = std::mem::take(&mut self.topics[key].waits.for_topic);
+        self.wake(retriers, Blocked::Topic(key));
+    }
+
+    fn wake(&mut self, retriers: Vec<Retrier>, reason: Blocked) {
+        for retrier in retriers {
+            match retrier {
+                Retrier::Client(id) => self.resume(id, reason),
+                Retrier::Task(task) => self.out.push(Output::Wake(task, Wakeup::Retry)),
+            }
         }
-        let tasks = tasks.into_iter();
-        self.out
-            .extend(tasks.map(|task| Output::Wake(task, Wakeup::Retry)));
     }
 
     pub(super) fn answer(&mut self, waiter: Waiter, result: Result<(), &Refusal>) {
@@ -436,7 +447,7 @@ impl Broker {
     /// Refuses everything that waits for a topic, because the topic is being deleted.
     pub(super) fn refuse_all(&mut self, key: TopicKey) {
         let topic = &mut self.topics[key];
-        for waiter in topic.waiters.take_all() {
+        for waiter in topic.waits.take_all() {
             self.answer(waiter, Err(&Refusal::Exiting));
         }
         self.wake_blocked(key);
@@ -465,14 +476,17 @@ impl Broker {
                     Timer::Deadline(id) => broker.deadline(id),
                     Timer::Topic(key) => {
                         let topic = &mut broker.topics[key];
-                        topic.timer_at = None;
+                        topic.listed.timer_at = None;
                         let ended = topic.end_in_time(now);
                         if !ended.is_empty() {
                             broker.out.extend(ended.into_iter().map(Output::info));
                             broker.out.push(Output::MetadataChanged);
                         }
                         topic.handle_timeout(now, &mut broker.clients, &mut broker.work);
-                        if topic.take_question(now) && broker.options.asks_for_channels {
+                        let grace = topic.grace.as_mut();
+                        if grace.is_some_and(|grace| grace.take_question(now))
+                            && broker.options.asks_for_channels
+                        {
                             broker.out.push(Output::AskAgain(key, topic.name.clone()));
                         }
                         broker.follow_health(key);
@@ -486,10 +500,10 @@ impl Broker {
     /// Has a topic's timer fire at `at`, unless it fires earlier anyway.
     pub(super) fn arm_topic(&mut self, key: TopicKey, at: Duration) {
         let topic = &mut self.topics[key];
-        if topic.timer_at.is_some_and(|armed| armed <= at) {
+        if topic.listed.timer_at.is_some_and(|armed| armed <= at) {
             return;
         }
-        if let Some(armed) = topic.timer_at.replace(at) {
+        if let Some(armed) = topic.listed.timer_at.replace(at) {
             self.timers.remove(&(armed, Timer::Topic(key)));
         }
         self.timers.insert((at, Timer::Topic(key)));

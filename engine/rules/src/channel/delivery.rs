@@ -53,7 +53,7 @@ enum Delivered {
 impl Channel {
     /// Delivers messages to the ready consumers in turn, until there are no messages or no ready consumers.
     pub(crate) fn deliver(&mut self, log: &mut Log, delivery: &mut Delivery<'_>) {
-        while !self.paused && self.deliverable_count() > 0 {
+        while self.pause.is_none() && self.deliverable_count() > 0 {
             let Some(id) = self.next_ready(delivery) else {
                 return;
             };
@@ -244,7 +244,9 @@ impl Channel {
         out: impl FnMut(DeadLetter),
     ) -> LettersEnd {
         match &mut self.dead_letters {
-            Some(dead) if !self.paused => dead.take(&mut self.out_of_order, log, budget, out),
+            Some(dead) if self.pause.is_none() => {
+                dead.take(&mut self.out_of_order, log, budget, out)
+            }
             _ => LettersEnd::Nothing,
         }
     }

@@ -80,7 +80,8 @@ impl Topic {
         keys.generations.confirm();
         keys.counters.add(&counters);
         if fresh_count > 0 {
-            self.lower_deadline(keys.save.make_snapshot_due(now.mono, &keys.generations));
+            self.channels
+                .lower_deadline(keys.save.make_snapshot_due(now.mono, &keys.generations));
         }
         published
     }
@@ -88,7 +89,7 @@ impl Topic {
     #[cold]
     fn report_shortage(&mut self) {
         let name = &self.name;
-        self.news.push(format!(
+        self.output.news.push(format!(
             "TOPIC({name}): the system refuses memory for the keys of --dedup, so the topic forgets keys early; \
              dedup_memory_refused_count in /stats says how often. Raise the limit of the address space (ulimit -v, LimitAS), \
              set vm.overcommit_memory to 0, or give the rule a smaller memory="

@@ -27,9 +27,13 @@ impl Topic {
         let mut candidates = Candidates::new(budget, 0);
         let at = place.map(|place| place.at);
         match from {
-            PeekFrom::Oldest => self.undistributed.add_candidates(at, &mut candidates),
+            PeekFrom::Oldest => self
+                .undistributed
+                .messages
+                .add_candidates(at, &mut candidates),
             PeekFrom::Newest => self
                 .undistributed
+                .messages
                 .add_newest_candidates(at, &mut candidates),
             PeekFrom::Deferred => self.add_deferred(at, &mut candidates),
             PeekFrom::InFlight | PeekFrom::Requeued | PeekFrom::Attempts(_) => {}
@@ -39,7 +43,7 @@ impl Topic {
             }
         }
         for candidate in &mut candidates.found {
-            if let Some(ms) = self.deferral_of(candidate.seq) {
+            if let Some(ms) = self.undistributed.deferral_of(candidate.seq) {
                 candidate.state = CandidateState::DeferredFor(ms);
             }
         }
@@ -74,12 +78,12 @@ impl Topic {
         let is_cheap = self.channels.len() <= ASKED_CHANNELS_MAX;
         is_cheap.then(|| {
             let mut channels = self.channels.values();
-            !self.undistributed.has(seq) && !channels.any(|channel| channel.owes(seq))
+            !self.undistributed.messages.has(seq) && !channels.any(|channel| channel.owes(seq))
         })
     }
 
     fn add_deferred(&self, at: Option<(u64, u64)>, candidates: &mut Candidates) {
-        let list = &self.undistributed_deferred;
+        let list = &self.undistributed.deferred;
         let first = at.map_or(0, |at| at.0).max(list.first_place());
         for ((seq, ms), at) in list.iter_from(first).zip(first..) {
             if candidates.is_full() {
@@ -88,22 +92,6 @@ impl Topic {
             let state = CandidateState::DeferredFor(*ms);
             candidates.take((*seq, 0), state, (at + 1, 0));
         }
-    }
-
-    /// Returns the deferral of an undistributed message in milliseconds. The list is in the order of the seqs.
-    fn deferral_of(&self, seq: Seq) -> Option<u32> {
-        let list = &self.undistributed_deferred;
-        let (mut low, mut high) = (list.places().start, list.places().end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let (found, ms) = list.get(middle)?;
-            match found.cmp(&seq) {
-                std::cmp::Ordering::Equal => return Some(*ms),
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-            }
-        }
-        None
     }
 }
 
@@ -123,7 +111,7 @@ impl Topic {
     /// takes new messages does not count, because nothing frees it.
     pub(crate) fn disk_use(&self, channel: &Channel) -> Option<DiskUse> {
         let segments: Vec<(SeqRange, u64)> = self.log.sealed_files().collect();
-        let others = self.channels().map(|(_, other)| other);
+        let others = self.channels.iter().map(|(_, other)| other);
         let others: Vec<&Channel> = others.filter(|other| other.name != channel.name).collect();
         if segments.len() * (others.len() + 1) > QUESTIONS_MAX {
             return None;
@@ -156,13 +144,13 @@ impl Topic {
     /// Returns whether the topic itself keeps a message of the range: it has no channel yet, it is in the grace, or it
     /// can be brought back, but not to this channel.
     fn keeps_any(&self, range: SeqRange, channel: &Channel) -> bool {
-        let others = self.channels().map(|(_, other)| other);
+        let others = self.channels.iter().map(|(_, other)| other);
         let others = others.filter(|other| other.name != channel.name);
         let undos = others.filter_map(|other| other.undo.as_deref());
         let mut undos = undos.chain(self.undo.as_deref());
         let grace = self.grace.as_deref();
-        self.undistributed.overlaps(range)
-            || grace.is_some_and(|grace| grace.messages.overlaps(range))
+        self.undistributed.messages.overlaps(range)
+            || grace.is_some_and(|grace| grace.kept.messages.overlaps(range))
             || undos.any(|undo: &Undo| undo.overlaps(range))
     }
 }
@@ -172,13 +160,13 @@ impl Topic {
     /// Adds the messages that this topic and its channels owe, and the causes that keep them from leaving.
     pub(crate) fn add_owed(&self, now: Now, owed: &mut Owed) {
         let name = &self.name;
-        let undistributed = self.undistributed.count();
+        let undistributed = self.undistributed.messages.count();
         if self.is_open() {
             // These messages are on their way to the channels.
             owed.waiting += undistributed;
         } else if undistributed > 0 {
             owed.undistributed += undistributed;
-            let cause = match (self.started, self.paused) {
+            let cause = match (self.started, self.pause.is_some()) {
                 (false, _) => "waits for the answers of nsqlookupd",
                 (true, true) => "is paused",
                 (true, false) => "has no channel",
@@ -186,9 +174,9 @@ impl Topic {
             owed.add_cause(format_args!("{name} {cause}"));
         }
         if let Some(grace) = &self.grace
-            && !grace.messages.is_empty()
+            && !grace.kept.messages.is_empty()
         {
-            owed.in_grace += grace.messages.count();
+            owed.in_grace += grace.kept.messages.count();
             let left = grace.until.saturating_sub(now.mono).as_secs() + 1;
             owed.add_cause(format_args!("{name} has a grace that ends in {left} s"));
         }
@@ -208,7 +196,7 @@ impl Channel {
         }
         let name = &self.name;
         if self.owed_count() == 0 {
-        } else if self.paused {
+        } else if self.pause.is_some() {
             owed.add_cause(format_args!("{topic}/{name} is paused"));
         } else if self.consumers.is_empty() {
             owed.add_cause(format_args!("{topic}/{name} has no consumer"));

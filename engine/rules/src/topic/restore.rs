@@ -1,13 +1,12 @@
 //! Restoring a topic at the start.
 
+use super::kept::Kept;
 use super::{Topic, TopicOptions};
 use crate::channel::Channel;
 use crate::channel::single_messages::DeferredEntry;
 use crate::client::Clients;
-use crate::long_queue::LongQueue;
 use crate::now::Now;
 use crate::pause::PauseUnderWay;
-use crate::ranges::Ranges;
 use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
 use diskq_log::{
@@ -39,20 +38,21 @@ impl Topic {
         let listed = listed.filter(|_| !has_checkpoint || recovered.lacks_checkpoints());
         let mut topic = Topic::with_log(name, options, recovered.log);
         // With group commit the process may have ended before the sync of the checkpoint.
-        topic.is_recorded = has_checkpoint && !group_commit;
+        topic.checkpoints.is_recorded = has_checkpoint && !group_commit;
         let checkpoint = recovered.checkpoint.unwrap_or_default();
-        topic.paused = match listed {
+        let is_paused = match listed {
             Some(facts) if !has_checkpoint => facts.paused,
             _ => checkpoint.paused,
         };
-        topic.pause = PauseUnderWay::restore(now, &checkpoint.terms);
+        topic.pause = is_paused.then(|| PauseUnderWay::restore(now, &checkpoint.terms));
         let mut has_new_ends = ends_elsewhere(&topic.pause, &checkpoint.terms);
         for saved in &checkpoint.channels {
             if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
                 let id = topic.create_channel(name);
                 let (channel, log) = topic.channel_and_log(id);
-                channel.paused = saved.paused;
-                channel.pause = PauseUnderWay::restore(now, &saved.terms);
+                channel.pause = saved
+                    .paused
+                    .then(|| PauseUnderWay::restore(now, &saved.terms));
                 has_new_ends |= ends_elsewhere(&channel.pause, &saved.terms);
                 let is_durable = recovered.durable_channels.names(&saved.name);
                 channel.is_unsure = !is_durable && group_commit;
@@ -66,7 +66,7 @@ impl Topic {
         topic.undo = undo.and_then(|undo| restored_undo(times, undo, &recovered.found, log));
         for run in &checkpoint.undistributed {
             for range in intersect(&recovered.found, run) {
-                topic.undistributed.push(range);
+                topic.undistributed.messages.push(range);
                 topic.log.retain(range, 1);
                 if let Some(due) = times.recorded(run.due_ns, range.len()) {
                     topic.defer_undistributed(range, due.saturating_sub(now.mono));
@@ -88,7 +88,7 @@ impl Topic {
             due_ns: 0,
         };
         for range in intersect(&recovered.found, &above) {
-            topic.undistributed.push(range);
+            topic.undistributed.messages.push(range);
             topic.log.retain(range, 1);
         }
         for found in &recovered.deferred {
@@ -109,9 +109,9 @@ impl Topic {
         if has_new_ends || times.moved_count > 0 {
             topic.make_checkpoint_due();
         }
-        topic.deadline = topic.channels_deadline();
+        topic.channels.deadline = topic.channels_deadline();
         // Dead letters need no consumer.
-        topic.pump_channels_later();
+        topic.channels.pump_all_later();
         topic.log.release_unheld();
         topic
     }
@@ -128,12 +128,14 @@ impl Topic {
     ) {
         let ended = grace.filter(|_| self.grace.is_none());
         for facts in &facts.channels {
-            if self.find_channel(&facts.name).is_none()
+            if self.channels.find(&facts.name).is_none()
                 && let Some(name) = ChannelName::new(facts.name.as_bytes())
             {
                 let id = self.create_channel(name);
                 let (channel, log) = self.channel_and_log(id);
-                channel.paused = facts.paused;
+                channel.pause = facts
+                    .paused
+                    .then(|| PauseUnderWay::restore(times.now, &PauseTerms::default()));
                 channel.is_unsure = true;
                 if let Some(ended) = ended {
                     restore_runs(times, channel, &ended.runs, found, log);
@@ -152,30 +154,27 @@ impl Topic {
         let Some(until) = until.filter(|_| !self.options.grace.period.is_zero()) else {
             return;
         };
-        let mut messages = Ranges::default();
-        let mut deferred = LongQueue::default();
+        let mut kept = Kept::default();
         let mut runs = saved.runs.clone();
         runs.sort_unstable_by_key(|run| run.start);
         for run in &runs {
             for range in intersect(found, run) {
-                messages.push(range);
+                kept.messages.push(range);
                 self.log.retain(range, 1);
                 // 0: the channels' runs have counted these messages.
                 if let Some(due) = times.recorded(run.due_ns, 0) {
                     let seqs = (range.start.0..range.end.0).map(Seq);
-                    seqs.for_each(|seq| deferred.push_back((seq, due)));
+                    seqs.for_each(|seq| kept.deferred.push_back((seq, due)));
                 }
             }
         }
-        self.set_grace(now, until, messages);
-        let grace = self.grace.as_mut().expect("just set");
-        grace.deferred = deferred;
+        self.set_grace(now, until, kept);
     }
 
     fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
         let ms = deferral_ms(after);
         for seq in range.start.0..range.end.0 {
-            self.undistributed_deferred.push_back((Seq(seq), ms));
+            self.undistributed.deferred.push_back((Seq(seq), ms));
         }
     }
 }

@@ -23,7 +23,7 @@ impl Topic {
     fn begin_snapshot(&mut self, now: Now) {
         let boundary = self.log.synced();
         plant!(KeysAheadOfSync, let boundary = self.log.next_seq());
-        let is_over = self.ephemeral || self.sync_failed;
+        let is_over = self.ephemeral || self.log.has_failed_sync();
         let is_all = self.log.is_synced();
         let Some(keys) = &mut self.keys else {
             return;
@@ -93,7 +93,8 @@ impl Topic {
             save.saved_boundary = Seq(0);
             save.due = (!save.is_last).then(|| now.mono + interval(&keys.generations));
         }
-        self.lower_deadline(self.keys.as_ref().and_then(|keys| keys.save.next_timeout()));
+        self.channels
+            .lower_deadline(self.keys.as_ref().and_then(|keys| keys.save.next_timeout()));
     }
 
     /// Forgets the keys of messages that the log has lost, so that their next copies are stored. The file of keys
@@ -119,7 +120,7 @@ impl Topic {
         } else {
             save.make_snapshot_due(now.mono, &keys.generations)
         };
-        self.lower_deadline(at);
+        self.channels.lower_deadline(at);
     }
 
     /// Does the next step of the last file of a graceful stop. All messages are synced. Returns true while the file is

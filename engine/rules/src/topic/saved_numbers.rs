@@ -78,7 +78,7 @@ impl Topic {
             Some(encoder) => numbers.save.step = NumbersSaveStep::Encoding(boundary, encoder),
             None => {
                 let name = &self.name;
-                self.news.push(format!(
+                self.output.news.push(format!(
                     "TOPIC({name}): the system refuses memory for a save of the numbers of --dedup, so a crash may forget \
                      numbers"
                 ));
@@ -137,7 +137,7 @@ impl Topic {
         let is_due = matches!(numbers.save.step, NumbersSaveStep::Idle)
             && !numbers.held.is_empty()
             && self.log.is_synced()
-            && !self.sync_failed;
+            && !self.log.has_failed_sync();
         is_due.then_some(numbers.save.due)
     }
 
@@ -146,7 +146,7 @@ impl Topic {
     /// A stop that could not sync all messages saves nothing: a power failure could take the messages and leave their
     /// numbers.
     pub(super) fn save_before_stop(&mut self) -> bool {
-        if self.sync_failed || !self.log.is_synced() {
+        if self.log.has_failed_sync() || !self.log.is_synced() {
             return false;
         }
         self.with_numbers(|topic, numbers| {
@@ -174,7 +174,7 @@ impl Topic {
             if let Some(state) = &state
                 && !numbers.publishers.load(&state.body)
             {
-                topic.news.push(format!(
+                topic.output.news.push(format!(
                     "TOPIC({name}): the saved numbers of messages are not those of publishers, and are ignored"
                 ));
             }
