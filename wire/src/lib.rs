@@ -42,6 +42,7 @@ pub mod identify;
 pub mod limits;
 pub mod name;
 pub mod origin;
+pub mod topic_rules;
 
 /// The version of NSQ that ringq's programs replace. Clients and tools derive the features of a daemon from it. It is
 /// not the version of ringq.

@@ -36,6 +36,7 @@ mod file_name;
 mod log;
 mod memory;
 mod newest_messages;
+mod now;
 mod pause_terms;
 pub mod policy;
 mod random;
@@ -63,8 +64,9 @@ pub use log::{
 };
 pub use memory::{Memory, Pages, Written};
 pub use newest_messages::NewestMessages;
+pub use now::Now;
 pub use pause_terms::PauseTerms;
-pub use random::splitmix64;
+pub use random::{Random, splitmix64};
 pub use range::SeqRange;
 pub use recovered::{FoundDeferral, Recovered};
 pub use request::{

@@ -12,8 +12,8 @@ mod shell;
 use std::time::Duration;
 
 use engine_rules::{
-    BrokerOptions, ClientId, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow,
-    PublisherRule,
+    BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer,
+    KeyWindow, PublisherRule,
 };
 use rustix::time::{ClockId, clock_gettime};
 use shell::{Counter, Part, Shell, messages, options};
@@ -52,7 +52,7 @@ fn with_key(key: ContentKey) -> BrokerOptions {
     let window = KeyWindow::Count(1_000_000);
     let rule = ContentRule::new(key, window, None).expect("it fits");
     let mut rules = DedupRules::default();
-    rules.add_content("*", rule);
+    rules.add("*", DedupRule::Content(rule));
     let mut options = options();
     options.topic.dedup = rules.into();
     options
@@ -64,7 +64,7 @@ fn with_publishers() -> BrokerOptions {
         memory_bytes: PublisherRule::MEMORY_DEFAULT,
     };
     let mut rules = DedupRules::default();
-    rules.add_publisher("*", rule);
+    rules.add("*", DedupRule::Publisher(rule));
     let mut options = options();
     options.server.takes_numbers = rules.has_publishers();
     options.topic.dedup = rules.into();

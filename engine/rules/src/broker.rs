@@ -13,19 +13,15 @@ use crate::channel::dead_letters::LetterBudget;
 use crate::channel::discarded::Discarded;
 use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
-use crate::content::fingerprint::seed_of;
-use crate::content::restored::RestoredKeys;
-use crate::content::saved::SavedKeys;
 use crate::dirty_set::DirtySet;
 use crate::forward::{ForwardBatch, ForwardReply};
 use crate::ids::{ClientId, ShardId, TopicKey};
-use crate::now::Now;
 use crate::output::{Change, Level, Output, Refusal};
-use crate::random::Random;
 use crate::topic::Topic;
 use crate::topic::restore::DueTimes;
 use crate::work::Work;
-use diskq_log::{Recovered, TopicFacts, plant};
+use diskq_log::{Now, Random, Recovered, TopicFacts, plant};
+use engine_dedup::{DedupRule, RestoredKeys, SavedKeys, seed_of};
 use options::BrokerOptions;
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -237,8 +233,8 @@ impl Broker {
 
     /// Returns whether a topic recognises messages by their content, and keeps their keys over a restart.
     pub fn has_keys(&self, name: TopicName<'_>) -> bool {
-        let rule = self.options.topic.dedup.content_of(name.as_str());
-        rule.is_some() && !name.is_ephemeral()
+        let rule = self.options.topic.dedup.of(name.as_str());
+        matches!(rule, Some(DedupRule::Content(_))) && !name.is_ephemeral()
     }
 
     /// Begins the keys of a topic with its saved state. Add the messages of the log, and then call
@@ -250,15 +246,19 @@ impl Broker {
         saved: Option<&SavedKeys<'_>>,
     ) -> Option<RestoredKeys> {
         let options = &self.options.topic;
-        let rule = options.dedup.content_of(name.as_str())?;
+        let Some(DedupRule::Content(rule)) = options.dedup.of(name.as_str()) else {
+            return None;
+        };
         let seed = seed_of(name.as_str(), options.log.process_seed);
         Some(RestoredKeys::new(rule, now, saved, seed))
     }
 
     /// Gives a topic the keys of an earlier run. Call after [`Broker::restore`] and before any connection.
     pub fn restore_keys(&mut self, name: TopicName<'_>, keys: RestoredKeys) {
-        if let Some(key) = self.by_name.get(name.as_str()) {
-            self.topics[*key].restore_keys(keys);
+        if let Some(key) = self.by_name.get(name.as_str())
+            && let Some(gate) = &mut self.topics[*key].gate
+        {
+            gate.restore_keys(keys);
         }
     }
 

@@ -35,13 +35,12 @@ use crate::dirty_set::{DirtySet, Listed};
 use crate::ids::ClientId;
 use crate::latency::Latency;
 use crate::long_queue::LongQueue;
-use crate::now::Now;
 use crate::pause::PauseUnderWay;
 use crate::ranges::Ranges;
 use crate::undo::{Undo, is_range};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
-use diskq_log::{CheckpointNumber, CheckpointRun, Log, SeqRange, plant};
+use diskq_log::{CheckpointNumber, CheckpointRun, Log, Now, SeqRange, plant};
 use std::time::Duration;
 use wire::id::Seq;
 

@@ -9,7 +9,7 @@
 use crate::client::output::Token;
 use crate::ids::{ChannelId, ClientId, ShardId, TopicKey};
 use crate::output::Refusal;
-use crate::publication::Publication;
+use engine_dedup::Publication;
 use wire::id::Seq;
 use wire::name::TopicName;
 use wire::origin::Origin;

@@ -4,8 +4,7 @@
 //! shown covers between half of `--e2e-processing-latency-window-time` and all of it, as in nsqd.
 //! Values are within 1 %, ranks are exact; nsqd's sketch has exact values and ranks within 1 %.
 
-use crate::now::Now;
-use diskq_log::SeqRange;
+use diskq_log::{Now, SeqRange};
 use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -29,33 +29,21 @@ mod auth;
 mod broker;
 mod channel;
 mod client;
-mod content;
-mod dedup_rules;
 mod dirty_set;
 mod drain;
 mod forward;
-mod freed_table;
-mod glob;
 mod ids;
 mod latency;
 mod long_queue;
-mod now;
 mod output;
 mod pause;
 mod peek;
-mod publication;
-mod publishers;
-mod random;
 mod ranges;
-mod rule_memory;
-mod rule_order;
 pub mod stats;
 mod topic;
-mod topic_rules;
 mod undo;
 mod window;
 mod work;
-mod zeroed;
 
 pub use auth::{AuthQuery, Authorization, Grants, TlsSession};
 pub use broker::admin::{AdminError, Outcome};
@@ -69,29 +57,21 @@ pub use channel::dead_letters::{
 pub use client::Client;
 pub use client::consumer::Topology;
 pub use client::output::Piece;
-pub use content::content_rule::ContentRule;
-pub use content::json_pointer::{JsonPointer, JsonPointerError};
-pub use content::key::ContentKey;
-pub use content::plan::KeyWindow;
-pub use content::restored::RestoredKeys;
-pub use content::saved::{SavedKeys, SavedKeysError};
-pub use dedup_rules::{DedupRules, PublisherRule};
-pub use diskq_log::{ColdMessage, Seq};
+pub use diskq_log::{ColdMessage, Now, Random, Seq};
 pub use drain::{Drain, DrainStep, Owed};
+pub use engine_dedup::{
+    ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow, Publication,
+    PublisherRule, RestoredKeys, RuleMemory, SavedKeys,
+};
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub use ids::{ClientId, ShardId, TaskId, TopicKey};
 pub use latency::{LATENCY_BOUNDS_NS, LatencyHistogram, LatencyOptions};
-pub use now::Now;
 pub use output::{Change, DeletedLog, Level, Output, Refusal, Wakeup};
 pub use pause::{PAUSE_TIME_MAX, Pause};
 pub use peek::{
     LogEnd, PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame,
     PeekedMessage,
 };
-pub use publication::Publication;
-pub use random::Random;
-pub use rule_memory::RuleMemory;
-pub use rule_order::RuleOrderError;
 pub use topic::unclaimed::{UnclaimedBounds, UnclaimedRules};
 pub use topic::{GraceOptions, TopicOptions};
 pub use undo::{NoUndo, UNDO_TIME_MAX};

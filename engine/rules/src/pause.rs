@@ -1,7 +1,6 @@
 //! [`Pause`]: a pause as an operator asks for it, with an end, a note and a name.
 
-use crate::now::Now;
-use diskq_log::PauseTerms;
+use diskq_log::{Now, PauseTerms};
 use std::time::Duration;
 
 /// The longest time after which a pause can end by itself.

@@ -11,18 +11,10 @@
 
 mod channels;
 mod checkpoint;
-mod fresh_keys;
-mod fresh_numbers;
 mod grace;
-mod inspected;
 mod kept;
-mod keys;
-mod keys_save;
-mod publisher_numbers;
 mod report;
 pub(crate) mod restore;
-mod saved_keys;
-mod saved_numbers;
 pub(crate) mod unclaimed;
 mod undo;
 mod unfinished_checkpoint;
@@ -33,25 +25,19 @@ use crate::channel::dead_letters::{DeadLetter, DeadLetterRules, LettersEnd, Move
 use crate::channel::delivery::Delivery;
 use crate::channel::discarded::Discarded;
 use crate::client::Clients;
-use crate::content::fingerprint::seed_of;
-use crate::content::generations::clock_ms;
-use crate::dedup_rules::DedupRules;
 use crate::dirty_set::Listed;
 use crate::ids::{ChannelId, ClientId};
 use crate::latency::{Latency, LatencyOptions};
-use crate::now::Now;
 use crate::pause::PauseUnderWay;
-use crate::publication::Publication;
 use crate::ranges::Ranges;
 use crate::undo::Undo;
 use crate::work::Work;
 use channels::Channels;
-use diskq_log::{AppendError, Durable, Log, LogOptions, SeqRange, SlotKind, plant};
+use diskq_log::{AppendError, Durable, Log, LogOptions, Now, SeqRange, SlotKind, plant};
+use engine_dedup::{DedupRule, DedupRules, Gate, Publication};
 pub use grace::GraceOptions;
 use grace::{DEFERRED_MAX, Grace};
 use kept::{Kept, Pieces, Totals, owed_run};
-use keys::Keys;
-use publisher_numbers::PublisherNumbers;
 use std::sync::Arc;
 use std::time::Duration;
 use unclaimed::{Unclaimed, UnclaimedRules};
@@ -60,7 +46,6 @@ use waits::Waits;
 pub(crate) use waits::{Retrier, Waiter};
 use wire::id::{MessageId, Seq};
 use wire::name::{ChannelName, TopicName};
-use wire::origin::Origin;
 
 /// The result of a publish that was not refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -101,7 +86,7 @@ impl TopicOptions {
             // Nothing of it is read after a restart: no sync is worth its time, and no checkpoint is written.
             options.sync_every = 0;
             options.sync_timeout = Duration::from_secs(u64::from(u32::MAX));
-        } else if self.dedup.publisher_of(topic.as_str()).is_some() {
+        } else if let Some(DedupRule::Publisher(_)) = self.dedup.of(topic.as_str()) {
             options.slots = SlotKind::WithOrigin;
         }
         options
@@ -170,12 +155,8 @@ pub(crate) struct Topic {
     pub(crate) grace: Option<Box<Grace>>,
     /// `None`: a topic without channels keeps all messages.
     unclaimed: Option<Box<Unclaimed>>,
-    /// True if a publish has to look at `numbers` and `keys`.
-    is_inspected: bool,
-    /// `None`: the topic does not recognise messages by their publishers.
-    numbers: Option<Box<PublisherNumbers>>,
-    /// `None`: the topic does not recognise messages by their content.
-    keys: Option<Box<Keys>>,
+    /// `None`: the topic does not recognise messages that come again.
+    pub(crate) gate: Option<Box<Gate>>,
 }
 
 impl Topic {
@@ -190,12 +171,7 @@ impl Topic {
         // A dead letter must not be lost, not even before somebody makes a channel for it.
         let is_exempt = options.dead_letters.is_dead_letter_topic(name.as_str());
         let bounds = bounds.filter(|_| !name.is_ephemeral() && !is_exempt);
-        let rule = options.dedup.publisher_of(name.as_str());
-        let process_seed = options.log.process_seed;
-        let numbers = rule.map(|rule| Box::new(PublisherNumbers::new(rule, process_seed)));
-        let seed = seed_of(name.as_str(), process_seed);
-        let rule = options.dedup.content_of(name.as_str());
-        let keys = rule.map(|rule| Box::new(Keys::new(rule, clock_ms(Duration::ZERO), seed)));
+        let gate = Gate::new(&options.dedup, name, &options.log);
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
@@ -218,9 +194,7 @@ impl Topic {
             discarded: Vec::new(),
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
-            is_inspected: numbers.is_some() || keys.is_some(),
-            numbers,
-            keys,
+            gate: gate.map(Box::new),
         }
     }
 
@@ -234,10 +208,10 @@ impl Topic {
         now: Now,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Result<Published, AppendError> {
-        if self.is_inspected {
-            self.publish_inspected(now, publication)
-        } else {
+        if self.gate.is_none() {
             self.store(now, publication)
+        } else {
+            self.store_fresh(now, publication)
         }
     }
 
@@ -265,30 +239,42 @@ impl Topic {
         Ok(self.keep(range, bytes))
     }
 
-    /// Appends messages with their origins. `sizes` has their number and their bytes.
-    fn append_from<'b, B>(
+    /// Appends those messages to the log that the gate lets pass.
+    #[inline(never)]
+    fn store_fresh<'b>(
         &mut self,
         now: Now,
-        sizes: &Publication<B>,
-        messages: impl Iterator<Item = (&'b [u8], Option<Origin>)>,
-    ) -> Result<SeqRange, AppendError> {
-        let Publication {
-            count,
-            body_bytes,
-            defer_ms,
-            ..
-        } = *sizes;
-        let (mono, wall_ns) = (now.mono, now.wall_ns);
-        let range = self
-            .log
-            .append_numbered(mono, wall_ns, messages, count, body_bytes, defer_ms)?;
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+    ) -> Result<Published, AppendError> {
+        let (gate, log) = (&mut self.gate, &mut self.log);
+        let gate = gate.as_mut().expect("the caller has looked");
+        let fates = gate.judge(now, log, publication)?;
+        let (count, bytes, defer_ms) = (fates.count, fates.bytes, publication.defer_ms);
+        let fresh = fates.fresh(publication);
+        let appended = log.append_numbered(now.mono, now.wall_ns, fresh, count, bytes, defer_ms);
+        let range = appended.inspect_err(|_| gate.take_back())?;
+        gate.confirm(now, log, &fates, range);
+        if range.is_empty() {
+            return Ok(self.answer_duplicates());
+        }
         if defer_ms > 0 {
             self.new_deferred += 1;
             self.undistributed
                 .deferred
                 .push_back((range.start, defer_ms));
         }
-        Ok(range)
+        Ok(self.keep(range, bytes))
+    }
+
+    /// Answers a publish whose messages were all stored before. With `--sync-every=1`, the answer waits until they are
+    /// synced, as the answer to the first copy does.
+    fn answer_duplicates(&mut self) -> Published {
+        plant!(DuplicateBeforeSync, return Published::Done);
+        if self.options.group_commit && !self.ephemeral && !self.log.is_synced() {
+            self.log.want_sync();
+            return Published::AfterSync(self.log.next_seq());
+        }
+        Published::Done
     }
 
     /// Does what follows an append: the topic holds the messages until it gives them to its channels.
@@ -389,7 +375,6 @@ impl Topic {
         if let Some(undo) = self.undo.take() {
             self.discard_undo(*undo);
         }
-        let tables = self.take_tables();
         let mut discarded = self.discarded;
         discarded.extend(self.grace.map(|grace| Discarded {
             waiting: grace.kept.messages,
@@ -402,7 +387,7 @@ impl Topic {
                 .checkpoints
                 .unfinished
                 .map_or(Vec::new(), |it| it.into_runs()),
-            tables,
+            tables: self.gate.map_or(Vec::new(), |gate| gate.into_tables()),
             ..Discarded::default()
         });
         (self.log, discarded)
@@ -478,8 +463,9 @@ impl Topic {
         self.channels.deadline = self.channels_deadline();
         self.end_grace_in_time(now);
         self.log.handle_timeout(now.mono);
-        self.save_keys_in_time(now);
-        self.save_numbers_if_synced(now);
+        if let Some(gate) = &mut self.gate {
+            gate.handle_timeout(now, &mut self.log);
+        }
         if !self.ephemeral && self.log.checkpoint_due(now.mono) {
             self.want_checkpoint(Durable::IfNeeded);
         }
@@ -491,10 +477,10 @@ impl Topic {
         let unclaimed = self.unclaimed.as_ref();
         let unclaimed = unclaimed.filter(|_| !self.undistributed.messages.is_empty());
         let unclaimed = unclaimed.and_then(|unclaimed| unclaimed.timeout());
-        let keys = self.keys.as_ref().and_then(|keys| keys.save.next_timeout());
+        let gate = self.gate.as_ref();
+        let save = gate.and_then(|gate| gate.next_timeout(&self.log));
         let deadlines = self.channels.deadline.into_iter().chain(log).chain(grace);
-        let save = self.save_timeout();
-        deadlines.chain(unclaimed).chain(keys).chain(save).min()
+        deadlines.chain(unclaimed).chain(save).min()
     }
 
     fn channels_deadline(&self) -> Option<Duration> {
@@ -507,8 +493,7 @@ impl Topic {
         let undistributed = self.undistributed.check();
         self.log.check();
         self.channels.check();
-        let numbered = self.check_numbers();
-        self.check_keys();
+        let numbered = self.gate.as_ref().map_or(0, |gate| gate.check());
         let in_grace = self.grace.as_ref().map_or(0, |grace| grace.kept.check());
         let first_end = self.first_end();
         assert!(
@@ -813,8 +798,7 @@ impl Topic {
         self.distribute(now, delivery.clients, work);
         work.begin_long_share();
         self.continue_checkpoint(now, work);
-        self.continue_snapshot(work);
-        self.continue_save(work);
+        self.pump_gate(work);
         let (mut again, mut unserved) = (Vec::new(), Vec::new());
         while let Some(id) = self.channels.next_to_pump() {
             let channel = &mut self.channels[id];
@@ -847,6 +831,24 @@ impl Topic {
         }
     }
 
+    /// Goes on with the save of what the gate remembers, and takes what the gate has for others.
+    fn pump_gate(&mut self, work: &mut Work) {
+        let Some(gate) = &mut self.gate else {
+            return;
+        };
+        work.spend(gate.continue_save(&mut self.log, work.left()));
+        let (name, news) = (&self.name, gate.take_news());
+        let lines = news.map(|text| format!("TOPIC({name}): {text}"));
+        self.output.news.extend(lines);
+        let tables = gate.take_unneeded();
+        if !tables.is_empty() {
+            self.discarded.push(Discarded {
+                tables,
+                ..Discarded::default()
+            });
+        }
+    }
+
     /// Lets the dead letters leave that were held: see [`LettersEnd::Held`].
     pub(crate) fn release_letters(&mut self) {
         for id in std::mem::take(&mut self.output.held_letters) {
@@ -860,8 +862,9 @@ impl Topic {
 
     /// Returns true when the next turn has to continue unfinished work.
     pub(crate) fn has_work_left(&self) -> bool {
-        let is_saving =
-            self.checkpoints.unfinished.is_some() || self.has_snapshot() || self.is_encoding();
+        let gate = self.gate.as_ref();
+        let is_saving = self.checkpoints.unfinished.is_some()
+            || gate.is_some_and(|gate| gate.has_slices_left());
         is_saving || !self.discarded.is_empty() || self.wants_pump()
     }
 

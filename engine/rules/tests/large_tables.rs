@@ -4,7 +4,7 @@
 #[path = "path/shell.rs"]
 mod shell;
 
-use engine_rules::{ContentKey, ContentRule, DedupRules, KeyWindow, PublisherRule};
+use engine_rules::{ContentKey, ContentRule, DedupRule, DedupRules, KeyWindow, PublisherRule};
 use rustix::time::{ClockId, clock_gettime};
 use shell::{Counter, Part, Shell, messages, options};
 use std::time::Duration;
@@ -40,7 +40,7 @@ fn the_first_numbered_message_fills_no_table() {
         memory_bytes: most,
     };
     let mut rules = DedupRules::default();
-    rules.add_publisher("*", rule);
+    rules.add("*", DedupRule::Publisher(rule));
     let mut options = options();
     options.server.takes_numbers = true;
     options.topic.dedup = rules.into();
@@ -82,7 +82,7 @@ fn the_first_numbered_message_fills_no_table() {
 fn a_batch_of_many_windows_is_judged_in_linear_time() {
     let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(100_000), None);
     let mut rules = DedupRules::default();
-    rules.add_content("*", rule.expect("it fits"));
+    rules.add("*", DedupRule::Content(rule.expect("it fits")));
     let mut options = options();
     options.topic.dedup = rules.into();
     let mut shell = Shell::new(Longest::default(), options);

@@ -1,6 +1,6 @@
-//! Checks that `wire`, `diskq-log` and `engine/rules` read no clock, start no thread, touch no file
+//! Checks that `wire`, `diskq-log`, `engine/dedup` and `engine/rules` read no clock, start no thread, touch no file
 //! or socket, and log nothing: their code does not contain the names for it. Only the shell names
-//! the reactor. None of the three crates depends on a crate that makes system calls. The lines of the pages have at most 120
+//! the reactor. None of the four crates depends on a crate that makes system calls. The lines of the pages have at most 120
 //! characters.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +65,7 @@ fn check(directory: &Path, forbidden: &[&str]) {
 fn the_rules_do_no_io() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     check(&root.join("engine/rules/src"), &FORBIDDEN_IN_CORE);
+    check(&root.join("engine/dedup/src"), &FORBIDDEN_IN_CORE);
     check(&root.join("diskq/log/src"), &FORBIDDEN_IN_CORE);
     check(&root.join("wire/src"), &FORBIDDEN_IN_CORE);
 }
@@ -130,7 +131,7 @@ fn needed_by(package: &str) -> BTreeSet<String> {
 /// on crates that cannot.
 #[test]
 fn the_rules_depend_on_no_system_call() {
-    for package in ["engine-rules", "diskq-log"] {
+    for package in ["engine-rules", "engine-dedup", "diskq-log"] {
         let needed = needed_by(package);
         assert!(needed.contains("wire"), "{package} has dependencies");
         for name in ["memmap2", "rustix", "libc", "nix", "clap", "diskq"] {

@@ -1,7 +1,9 @@
 //! The value of `--dedup`.
 
 use super::topic_pattern::{self, Topics};
-use engine_rules::{ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow, PublisherRule};
+use engine_rules::{
+    ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow, PublisherRule,
+};
 use program::go_value;
 use std::time::Duration;
 
@@ -18,53 +20,34 @@ pub(super) fn rules(entries: &[String]) -> Result<DedupRules, String> {
     for entry in entries {
         let (pattern, rule) =
             rule(entry).map_err(|why| format!("--dedup: {entry:?} is not {FORM}: {why}"))?;
-        match rule {
-            Rule::Publisher(rule) => rules.add_publisher(pattern, rule),
-            Rule::Content(rule) => rules.add_content(pattern, rule),
-        }
+        rules.add(pattern, rule);
     }
     let order = rules.check_order();
     order.map_err(|why| format!("--dedup: {why}"))?;
     Ok(rules)
 }
 
-/// A rule of either kind.
-enum Rule {
-    Publisher(PublisherRule),
-    Content(ContentRule),
-}
-
-/// The key of an entry.
-enum Key {
-    Publisher,
-    Content(ContentKey),
-}
-
-impl Key {
-    /// The error is the reason of the refusal.
-    fn parse(text: &str) -> Result<Key, String> {
-        if text == "publisher" {
-            return Ok(Key::Publisher);
-        }
-        if text == "body" {
-            return Ok(Key::Content(ContentKey::Body));
-        }
-        let pointer = text.strip_prefix("json:");
-        let pointer = pointer.ok_or_else(|| format!("{text:?} is no key"))?;
-        match JsonPointer::parse(pointer) {
-            Ok(parsed) => Ok(Key::Content(ContentKey::Json(parsed))),
-            Err(why) => Err(format!("the pointer {pointer:?} {why}")),
-        }
+/// Reads the key of an entry. `None`: the topic recognises messages by their publishers.
+fn key(text: &str) -> Result<Option<ContentKey>, String> {
+    match text {
+        "publisher" => return Ok(None),
+        "body" => return Ok(Some(ContentKey::Body)),
+        _ => {}
     }
+    let pointer = text.strip_prefix("json:");
+    let pointer = pointer.ok_or_else(|| format!("{text:?} is no key"))?;
+    let parsed = JsonPointer::parse(pointer);
+    let parsed = parsed.map_err(|why| format!("the pointer {pointer:?} {why}"))?;
+    Ok(Some(ContentKey::Json(parsed)))
 }
 
 /// The error is the reason of the refusal.
-fn rule(entry: &str) -> Result<(&str, Rule), String> {
+fn rule(entry: &str) -> Result<(&str, DedupRule), String> {
     let (pattern, value) = entry.split_once('=').ok_or("there is no =")?;
     let pattern = pattern.trim();
     topic_pattern::check(pattern, Topics::All)?;
     let mut parts = value.split(',').map(str::trim);
-    let key = Key::parse(parts.next().unwrap_or_default())?;
+    let key = key(parts.next().unwrap_or_default())?;
     let (mut window, mut memory) = (None, None);
     for part in parts {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
@@ -79,11 +62,11 @@ fn rule(entry: &str) -> Result<(&str, Rule), String> {
         }
     }
     let rule = match key {
-        Key::Publisher => Rule::Publisher(PublisherRule {
+        None => DedupRule::Publisher(PublisherRule {
             window: window.map_or(Ok(PublisherRule::WINDOW_DEFAULT), window_count)?,
             memory_bytes: memory.map_or(Ok(PublisherRule::MEMORY_DEFAULT), memory_bytes)?,
         }),
-        Key::Content(key) => Rule::Content(content_rule(key, window, memory)?),
+        Some(key) => DedupRule::Content(content_rule(key, window, memory)?),
     };
     Ok((pattern, rule))
 }
@@ -152,23 +135,19 @@ mod tests {
 
     #[test]
     fn entries_have_a_pattern_and_a_key() {
-        let rule = PublisherRule {
-            window: 1024,
-            memory_bytes: 1_048_576,
-        };
         let mut expected = DedupRules::default();
-        expected.add_publisher("orders", rule);
-        let small = PublisherRule {
-            window: 64,
-            memory_bytes: 65_536,
-        };
-        expected.add_publisher("a_*-b", small.clone());
-        expected.add_publisher("x#ephemeral", small);
-        let large = PublisherRule {
-            window: 1_048_576,
-            memory_bytes: 1 << 30,
-        };
-        expected.add_publisher("*", large);
+        for (pattern, window, memory_bytes) in [
+            ("orders", 1024, 1_048_576),
+            ("a_*-b", 64, 65_536),
+            ("x#ephemeral", 64, 65_536),
+            ("*", 1_048_576, 1 << 30),
+        ] {
+            let rule = PublisherRule {
+                window,
+                memory_bytes,
+            };
+            expected.add(pattern, DedupRule::Publisher(rule));
+        }
         let entries = [
             "orders=publisher",
             "a_*-b=publisher,window=64,memory=65536",
@@ -181,14 +160,17 @@ mod tests {
     #[test]
     fn keys_in_the_content() {
         let pointer = JsonPointer::parse("/order/id").expect("a pointer");
-        let rule = |key, window, memory| ContentRule::new(key, window, memory).expect("it fits");
+        let rule = |key, window, memory| {
+            let rule = ContentRule::new(key, window, memory);
+            DedupRule::Content(rule.expect("it fits"))
+        };
         let mut expected = DedupRules::default();
         let default = ContentRule::WINDOW_DEFAULT;
-        expected.add_content("a", rule(ContentKey::Body, default, None));
+        expected.add("a", rule(ContentKey::Body, default, None));
         let count = KeyWindow::Count(50_000);
-        expected.add_content("b.*", rule(ContentKey::Json(pointer), count, None));
+        expected.add("b.*", rule(ContentKey::Json(pointer), count, None));
         let hour = KeyWindow::Time(Duration::from_secs(3600));
-        expected.add_content("*", rule(ContentKey::Body, hour, Some(1 << 20)));
+        expected.add("*", rule(ContentKey::Body, hour, Some(1 << 20)));
         let entries = [
             "a=body",
             "b.*=json:/order/id,window=50000",

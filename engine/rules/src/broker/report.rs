@@ -7,7 +7,6 @@ use crate::client::Client;
 use crate::client::consumer::Locality;
 use crate::ids::{ClientId, TopicKey};
 use crate::latency;
-use crate::now::Now;
 use crate::output::Change;
 use crate::pause::PauseUnderWay;
 use crate::peek::{
@@ -21,7 +20,7 @@ use crate::stats::{
 };
 use crate::topic::Topic;
 use crate::undo::Undo;
-use diskq_log::{ChannelFacts, Log, Look, TopicFacts};
+use diskq_log::{ChannelFacts, Log, Look, Now, TopicFacts};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::id::{MessageId, Seq};
@@ -226,6 +225,8 @@ impl Broker {
         let topic = &mut self.topics[key];
         topic.distribute(self.now, &self.clients, &mut self.work);
         let topic = &self.topics[key];
+        let gate = topic.gate.as_ref();
+        let (numbers, keys) = gate.map_or((None, None), |gate| gate.stats(self.now));
         let stats = TopicStats {
             topic_name: topic.name.to_string(),
             channels: Vec::new(),
@@ -237,8 +238,8 @@ impl Broker {
             oldest_unfinished_ms: topic.age_ms(self.now, topic.oldest()),
             shard: self.options.shard.0,
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
-            numbers: topic.number_stats(),
-            keys: topic.key_stats(self.now),
+            numbers,
+            keys,
             paused: topic.pause.is_some(),
             pause: pause_stats(topic.pause.as_deref()),
             e2e_processing_latency: LatencyStats::default(),

@@ -7,11 +7,10 @@ use crate::channel::delivery::Delivery;
 use crate::client::output::Piece;
 use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::{ClientId, TopicKey};
-use crate::now::Now;
 use crate::output::{Level, Output, Refusal, Wakeup};
 use crate::topic::{Retrier, Waiter};
 use crate::work::Work;
-use diskq_log::{CheckpointNumber, Notice, Reply};
+use diskq_log::{CheckpointNumber, Notice, Now, Reply};
 use std::io::IoSlice;
 use std::sync::Arc;
 use std::time::Duration;
@@ -287,6 +286,9 @@ impl Broker {
     fn handle_notice(&mut self, key: TopicKey, notice: Notice) {
         let topic = &mut self.topics[key];
         let name = topic.name.clone();
+        if let Some(gate) = &mut topic.gate {
+            gate.handle_notice(self.now, &mut topic.log, &notice);
+        }
         match notice {
             Notice::Room => {
                 self.wake_blocked(key);
@@ -304,14 +306,12 @@ impl Broker {
                 self.repeat_error(what, format!("TOPIC({name}): {what}"), &cause);
             }
             Notice::Synced(upto) => {
-                topic.save_numbers_if_synced(self.now);
                 for waiter in topic.waits.take_synced(upto) {
                     self.answer(waiter, Ok(()));
                 }
             }
-            Notice::StateSaved(boundary) => topic.end_save(boundary),
-            Notice::StateFailed(boundary, cause) => {
-                topic.end_save(boundary);
+            Notice::StateSaved(_) | Notice::TopicFileWritten(Ok(())) => {}
+            Notice::StateFailed(_, cause) => {
                 let what = "cannot save the numbers of messages";
                 let line = format!(
                     "TOPIC({name}): {what}, after a crash messages that are sent again may be stored twice"
@@ -332,18 +332,13 @@ impl Broker {
                 self.repeat_error(what, format!("TOPIC({name}): {what}"), &cause);
                 self.checkpoint_ended(key, number, Err(&Refusal::Disk(cause)));
             }
-            Notice::TopicFileWritten(result) => {
-                topic.keys_written(&result, self.now);
-                if let Err(cause) = result {
-                    self.keys_not_saved(&name, &cause);
-                }
-            }
-            Notice::TopicFileNotRenamed(cause) => {
-                topic.write_keys_again(self.now);
-                self.keys_not_saved(&name, &cause);
+            Notice::TopicFileWritten(Err(cause)) | Notice::TopicFileNotRenamed(cause) => {
+                let what = "cannot save the keys of messages";
+                let line =
+                    format!("TOPIC({name}): {what}, so duplicates may be stored after a crash");
+                self.repeat_error(what, line, &cause);
             }
             Notice::Damage(damage) => {
-                topic.forget_lost_keys(damage.seqs, self.now);
                 let line = format!("TOPIC({name}): damaged on disk - {damage}");
                 self.out.push(Output::error(line));
             }
@@ -401,12 +396,6 @@ impl Broker {
         for waiter in topic.waits.take_checkpointed(number) {
             self.answer(waiter, result);
         }
-    }
-
-    fn keys_not_saved(&mut self, topic: &str, cause: &str) {
-        let what = "cannot save the keys of messages";
-        let line = format!("TOPIC({topic}): {what}, so duplicates may be stored after a crash");
-        self.repeat_error(what, line, cause);
     }
 
     /// Lets the clients and tasks whose publish found no room try again.

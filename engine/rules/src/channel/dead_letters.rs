@@ -11,9 +11,7 @@
 
 use super::seq_set::SeqSet;
 use super::single_messages::SingleMessage;
-use crate::glob;
 use crate::long_queue::LongQueue;
-use crate::rule_order::RuleOrderError;
 use diskq_log::{Log, Run, Taken};
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -22,6 +20,7 @@ use std::time::Duration;
 use wire::frame::HEADER_BYTES;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
+use wire::topic_rules::{self, RuleOrderError};
 
 /// The most messages, and about the most bytes, that a channel sends in one turn.
 const TURN_MESSAGES: usize = 64;
@@ -641,11 +640,11 @@ impl Pattern {
     }
 
     fn fits(&self, name: &str) -> bool {
-        glob::matches(&self.0, name)
+        topic_rules::matches(&self.0, name)
     }
 
     fn covers(&self, other: &Pattern) -> bool {
-        glob::covers(&self.0, &other.0)
+        topic_rules::matches(&self.0, &other.0)
     }
 }
 

@@ -2,15 +2,14 @@
 //! slice.
 
 use crate::channel::seq_set::SeqSet;
-use crate::channel::single_messages::Deferred;
-use crate::channel::single_messages::SingleMessage;
-use crate::freed_table::FreedTable;
+use crate::channel::single_messages::{Deferred, SingleMessage};
 use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
 use crate::undo::undo_run;
 use crate::window::Window;
 use crate::work::Work;
 use diskq_log::{CheckpointRun, Log, Runs, SeqRange, plant};
+use engine_dedup::FreedTable;
 use std::time::Duration;
 use wire::id::Seq;
 

@@ -5,14 +5,13 @@ use super::kept::Progress;
 use super::unfinished_checkpoint::{Stopping, UnfinishedCheckpoint};
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
-use crate::now::Now;
 use crate::output::Refusal;
 use crate::pause::PauseUnderWay;
 use crate::undo::Undo;
 use crate::work::Work;
 use diskq_log::{
-    ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Log, PauseTerms, Runs, UndoDraft,
-    plant,
+    ChannelDraft, CheckpointDraft, CheckpointNumber, Durable, Log, Now, PauseTerms, Runs,
+    UndoDraft, plant,
 };
 use std::time::Duration;
 
@@ -248,9 +247,9 @@ impl Topic {
 
     // --- the last checkpoint of a graceful stop
 
-    /// Does the next step of a graceful stop: syncs all messages, saves their numbers or keys if the topic has a rule,
-    /// then writes one last checkpoint. Returns true while
-    /// the last checkpoint has not ended. Call this again after the keeper's next answer.
+    /// Does the next step of a graceful stop: syncs all messages, saves what the gate remembers of them, then writes one
+    /// last checkpoint. Returns true while the last checkpoint has not ended. Call this again after the keeper's next
+    /// answer.
     pub(crate) fn drive_stop(&mut self, now: Now) -> bool {
         plant!(StopSyncsNothing, return false);
         match self.checkpoints.stopping {
@@ -266,7 +265,9 @@ impl Topic {
                 true
             }
             Stopping::No => {
-                if self.save_before_stop() || self.drive_last_keys(now) {
+                if let Some(gate) = &mut self.gate
+                    && gate.save_last(now, &mut self.log)
+                {
                     return true;
                 }
                 let durable = if self.log.has_failed_sync() {

@@ -13,10 +13,9 @@
 
 use super::kept::{Bounds, Kept, Pieces, Totals};
 use crate::channel::Channel;
-use crate::now::Now;
 use crate::ranges::Ranges;
 use crate::work::Work;
-use diskq_log::{GraceDraft, Log, Runs, SeqRange, plant};
+use diskq_log::{GraceDraft, Log, Now, Runs, SeqRange, plant};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use wire::id::Seq;

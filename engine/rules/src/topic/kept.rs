@@ -2,10 +2,9 @@
 //! what a topic keeps. [`Progress`]: the scan of such messages for a checkpoint.
 
 use crate::long_queue::LongQueue;
-use crate::now::Now;
 use crate::ranges::Ranges;
 use crate::work::Work;
-use diskq_log::{CheckpointRun, Log, SeqRange};
+use diskq_log::{CheckpointRun, Log, Now, SeqRange};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::id::Seq;

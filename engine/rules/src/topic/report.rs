@@ -4,11 +4,10 @@
 use super::Topic;
 use crate::channel::Channel;
 use crate::drain::Owed;
-use crate::now::Now;
 use crate::peek::{CandidateState, Candidates, PeekBudget, PeekFrom, PeekPlace};
 use crate::stats::DiskUse;
 use crate::undo::Undo;
-use diskq_log::SeqRange;
+use diskq_log::{Now, SeqRange};
 use wire::id::Seq;
 
 /// Most channels that are asked for each message of the log whether they have finished it. One answer takes 10 to 30

@@ -5,12 +5,11 @@ use super::{Topic, TopicOptions};
 use crate::channel::Channel;
 use crate::channel::single_messages::DeferredEntry;
 use crate::client::Clients;
-use crate::now::Now;
 use crate::pause::PauseUnderWay;
 use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
 use diskq_log::{
-    CheckpointRun, FoundDeferral, GraceCheckpoint, Log, PauseTerms, Recovered, SeqRange,
+    CheckpointRun, FoundDeferral, GraceCheckpoint, Log, Now, PauseTerms, Recovered, SeqRange,
     TopicFacts, UndoCheckpoint, plant,
 };
 use std::time::Duration;
@@ -73,13 +72,12 @@ impl Topic {
                 }
             }
         }
-        let numbers_from = recovered.durable_boundary;
-        topic.restore_numbers(
-            recovered.state,
-            numbers_from,
-            &recovered.origins,
-            &recovered.found,
-        );
+        if let Some(gate) = &mut topic.gate {
+            let saved = recovered
+                .state
+                .map(|state| (state, recovered.durable_boundary));
+            gate.restore_numbers(&mut topic.log, saved, &recovered.origins, &recovered.found);
+        }
         // Above the checkpoint: owed to all. The deferred among them keep their deadlines.
         let above = CheckpointRun {
             start: checkpoint.next,

@@ -1,12 +1,6 @@
 use super::kept::{Bounds, Progress};
 use super::*;
 use crate::client::Client;
-use crate::content::content_rule::ContentRule;
-use crate::content::generations::clock_ms;
-use crate::content::key::ContentKey;
-use crate::content::plan::KeyWindow;
-use crate::dedup_rules::DedupRules;
-use crate::stats::KeyStats;
 use crate::topic::restore::DueTimes;
 use diskq::{Keeper, SimFiles};
 use diskq_log::checkpoint::Roster;
@@ -15,10 +9,6 @@ use wire::decode::ClientState;
 use wire::identify::{ClientSettings, ServerSettings};
 
 fn topic() -> Topic {
-    topic_with(DedupRules::default())
-}
-
-fn topic_with(rules: DedupRules) -> Topic {
     let options = TopicOptions {
         log: LogOptions::default(),
         mem_queue_size: 0,
@@ -27,7 +17,7 @@ fn topic_with(rules: DedupRules) -> Topic {
         grace: GraceOptions::default(),
         dead_letters: Default::default(),
         unclaimed: Default::default(),
-        dedup: rules.into(),
+        dedup: Default::default(),
     };
     Topic::new(TopicName::new(b"orders").expect("a name"), options)
 }
@@ -136,23 +126,7 @@ fn deferrals_that_are_left_over_do_not_count_in_an_undo() {
 }
 
 fn publish(topic: &mut Topic, keeper: &Keeper<SimFiles>, now: Now, defer_ms: u32) {
-    publish_bodies(topic, keeper, now, &[b"x"], defer_ms);
-}
-
-fn publish_bodies(
-    topic: &mut Topic,
-    keeper: &Keeper<SimFiles>,
-    now: Now,
-    bodies: &[&[u8]],
-    defer_ms: u32,
-) {
-    let publication = Publication {
-        bodies: bodies.iter().copied(),
-        count: bodies.len() as u32,
-        body_bytes: bodies.iter().map(|body| body.len() as u64).sum(),
-        defer_ms,
-        origin: None,
-    };
+    let publication = Publication::one(b"x", defer_ms, None);
     while let Err(error) = topic.publish(now, &publication) {
         assert_eq!(error, AppendError::WouldBlock);
         while let Some(request) = topic.log.next_request() {
@@ -201,73 +175,6 @@ fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
         let end = topic.log.next_seq();
         assert_eq!(kept, [SeqRange::new(Seq(end.0 - 2), end)], "{is_emptied}");
     }
-}
-
-/// Returns a topic with the rule `body` that has the message `stored`, and the seq of the message.
-fn topic_with_stored(keeper: &Keeper<SimFiles>, now: Now) -> (Topic, Seq) {
-    let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(100), None);
-    let mut rules = DedupRules::default();
-    rules.add_content("*", rule.expect("it fits"));
-    let mut topic = topic_with(rules);
-    publish_bodies(&mut topic, keeper, now, &[b"stored"], 0);
-    let stored = Seq(topic.log.next_seq().0 - 1);
-    (topic, stored)
-}
-
-/// Has the topic remember the key `fresh` with a seq. Nobody knows two keys with one fingerprint, so a test gives the key the
-/// seq of another message.
-fn remember_fresh(topic: &mut Topic, now: Now, seq: Seq) {
-    let keys = topic.keys.as_mut().expect("the topic has a rule");
-    let fingerprint = keys.key.fingerprint(&keys.generations.hasher, b"fresh");
-    let fingerprint = fingerprint.expect("each body is a key");
-    let at_ms = clock_ms(now.mono);
-    assert!(keys.generations.insert(at_ms, fingerprint, seq));
-    keys.generations.confirm();
-}
-
-/// Asserts the numbers of duplicates, of those that were not compared, and of keys that are not remembered.
-#[track_caller]
-fn assert_counts(topic: &Topic, now: Now, expected: [u64; 3]) {
-    let stats = topic.key_stats(now).expect("the topic has a rule");
-    let KeyStats {
-        duplicate_count,
-        unverified_count,
-        unremembered_count,
-        ..
-    } = stats;
-    let counts = [duplicate_count, unverified_count, unremembered_count];
-    assert_eq!(counts, expected);
-}
-
-const LATER: Now = Now {
-    mono: Duration::from_secs(1),
-    wall_ns: 1 << 60,
-};
-
-#[test]
-fn a_hit_is_compared_with_the_stored_message() {
-    let keeper = Keeper::new(SimFiles::new(), "/data");
-    let (mut topic, stored) = topic_with_stored(&keeper, LATER);
-    remember_fresh(&mut topic, LATER, stored);
-    for (body, is_stored) in [(&b"fresh"[..], true), (b"stored", false)] {
-        let before = topic.log.next_seq();
-        publish_bodies(&mut topic, &keeper, LATER, &[body], 0);
-        assert_eq!(topic.log.next_seq() > before, is_stored);
-    }
-    assert_counts(&topic, LATER, [1, 0, 1]);
-}
-
-/// Regression: between two messages of one batch, the fingerprint alone decided.
-#[test]
-fn a_hit_is_compared_with_the_message_of_the_same_batch() {
-    let keeper = Keeper::new(SimFiles::new(), "/data");
-    let (mut topic, stored) = topic_with_stored(&keeper, LATER);
-    // The seq that `two` will have.
-    remember_fresh(&mut topic, LATER, stored.offset(2));
-    let batch: [&[u8]; 7] = [b"stored", b"one", b"one", b"two", b"fresh", b"two", b"one"];
-    publish_bodies(&mut topic, &keeper, LATER, &batch, 0);
-    assert_eq!(topic.log.next_seq(), stored.offset(4), "one, two and fresh");
-    assert_counts(&topic, LATER, [4, 0, 1]);
 }
 
 fn damage(kind: DamageKind) -> Damage {

@@ -5,12 +5,10 @@
 //! yet.
 
 use super::kept::{Bounds, Kept, Pieces, Totals};
-use crate::now::Now;
-use crate::rule_order::RuleOrderError;
-use crate::topic_rules::TopicRules;
 use crate::work::Work;
-use diskq_log::Log;
+use diskq_log::{Log, Now};
 use std::time::Duration;
+use wire::topic_rules::{RuleOrderError, TopicRules};
 
 /// The bounds of the messages that a topic without channels keeps. The topic drops its oldest messages until the others
 /// are within the bounds.

@@ -10,12 +10,11 @@ use super::restore::deferral_ms;
 use crate::channel::discarded::Discarded;
 use crate::client::Clients;
 use crate::ids::ChannelId;
-use crate::now::Now;
 use crate::pause::{Pause, PauseUnderWay};
 use crate::ranges::Ranges;
 use crate::undo::{NoUndo, UNDO_ENTRIES_MAX, Undo};
 use crate::work::Work;
-use diskq_log::CheckpointRun;
+use diskq_log::{CheckpointRun, Now};
 use std::time::Duration;
 use wire::id::Seq;
 

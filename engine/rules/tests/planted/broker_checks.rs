@@ -4,8 +4,8 @@ use crate::lists;
 use diskq::{LogOptions, SimFiles};
 use engine_rules::stats::{StatsFilter, StatsSnapshot};
 use engine_rules::{
-    BrokerOptions, ClientId, DedupRules, Outcome, PublisherRule, ShardId, TaskId, UnclaimedBounds,
-    UnclaimedRules, place,
+    BrokerOptions, ClientId, DedupRule, DedupRules, Outcome, PublisherRule, ShardId, TaskId,
+    UnclaimedBounds, UnclaimedRules, place,
 };
 use std::time::Duration;
 use wire::encode;
@@ -218,7 +218,7 @@ fn with_numbers() -> BrokerOptions {
         window: PublisherRule::WINDOW_DEFAULT,
         memory_bytes: PublisherRule::MEMORY_DEFAULT,
     };
-    rules.add_publisher("*", rule);
+    rules.add("*", DedupRule::Publisher(rule));
     let mut options = lists::options();
     options.server.takes_numbers = true;
     options.topic.dedup = rules.into();

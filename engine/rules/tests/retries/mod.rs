@@ -7,8 +7,8 @@
 use diskq::{Crash, DataPath, Keeper, LogOptions, Seq, SimFiles, open_log};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
-    Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRules, GraceOptions, KeyWindow,
-    Now, Output, Random, SavedKeys, Sent, ShardId, TopicOptions,
+    Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, GraceOptions,
+    KeyWindow, Now, Output, Random, SavedKeys, Sent, ShardId, TopicOptions,
 };
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -379,7 +379,7 @@ impl History {
 fn options(group_commit: bool, sync_timeout: Duration, starts: u64) -> BrokerOptions {
     let mut rules = DedupRules::default();
     let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(200), None);
-    rules.add_content("*", rule.expect("it fits"));
+    rules.add("*", DedupRule::Content(rule.expect("it fits")));
     BrokerOptions {
         shard: ShardId(0),
         shards: 1,

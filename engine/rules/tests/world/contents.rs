@@ -10,7 +10,7 @@ use super::model::Model;
 use super::{TOPICS, World};
 use diskq::Recovered;
 use engine_rules::{
-    Broker, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow, Now, SavedKeys,
+    Broker, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow, Now, SavedKeys,
 };
 use std::path::Path;
 use wire::name::TopicName;
@@ -34,7 +34,7 @@ pub(crate) fn add_rules(rules: &mut DedupRules, is_small: bool) {
             _ => ContentKey::Json(JsonPointer::parse("/id").expect("a pointer")),
         };
         let rule = ContentRule::new(key, window, None).expect("it fits");
-        rules.add_content(name, rule);
+        rules.add(name, DedupRule::Content(rule));
     }
 }
 

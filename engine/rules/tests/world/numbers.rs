@@ -9,7 +9,7 @@ use super::model::{Action, Model};
 use super::peer::TestClient;
 use super::{Mail, TOPICS, World, topic_name};
 use diskq::Reply;
-use engine_rules::{DedupRules, PublisherRule};
+use engine_rules::{DedupRule, DedupRules, PublisherRule};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,7 +32,7 @@ pub(crate) fn rules(seed: u64) -> Arc<DedupRules> {
             // In some histories, there is room for one publisher only.
             memory_bytes: if is_small(seed) { 1 } else { 1 << 20 },
         };
-        rules.add_publisher("*", rule);
+        rules.add("*", DedupRule::Publisher(rule));
     }
     if contents::has_rule(seed) {
         contents::add_rules(&mut rules, is_small(seed));

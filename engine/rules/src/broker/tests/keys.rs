@@ -2,7 +2,7 @@
 
 use super::script::{Session, check_with, options};
 use crate::{
-    BrokerOptions, ContentKey, ContentRule, DedupRules, JsonPointer, KeyWindow, TaskId,
+    BrokerOptions, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow, TaskId,
     UnclaimedBounds, UnclaimedRules,
 };
 use std::time::Duration;
@@ -11,9 +11,9 @@ use std::time::Duration;
 fn with_rules(window: KeyWindow) -> BrokerOptions {
     let mut rules = DedupRules::default();
     let rule = |key| ContentRule::new(key, window, None).expect("it fits");
-    rules.add_content("t*", rule(ContentKey::Body));
+    rules.add("t*", DedupRule::Content(rule(ContentKey::Body)));
     let pointer = JsonPointer::parse("/id").expect("a pointer");
-    rules.add_content("j*", rule(ContentKey::Json(pointer)));
+    rules.add("j*", DedupRule::Content(rule(ContentKey::Json(pointer))));
     let mut options = options();
     options.topic.dedup = rules.into();
     options

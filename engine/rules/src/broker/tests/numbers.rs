@@ -1,7 +1,7 @@
 //! Topics that recognise the messages that their publishers send again.
 
 use super::script::{self, check_with, options};
-use crate::{BrokerOptions, DedupRules, PublisherRule};
+use crate::{BrokerOptions, DedupRule, DedupRules, PublisherRule};
 
 /// Options with a rule for the topics `t*`.
 fn with_rule() -> BrokerOptions {
@@ -10,7 +10,7 @@ fn with_rule() -> BrokerOptions {
         window: PublisherRule::WINDOW_DEFAULT,
         memory_bytes: PublisherRule::MEMORY_DEFAULT,
     };
-    rules.add_publisher("t*", rule);
+    rules.add("t*", DedupRule::Publisher(rule));
     let mut options = options();
     options.topic.dedup = rules.into();
     options.server.takes_numbers = true;
@@ -262,7 +262,7 @@ fn redpanda_22670_idle_publisher_evicted_then_refused() {
         window: PublisherRule::WINDOW_DEFAULT,
         memory_bytes: 800,
     };
-    rules.add_publisher("t", rule);
+    rules.add("t", DedupRule::Publisher(rule));
     let mut options = with_rule();
     options.topic.dedup = rules.into();
     check(

@@ -2,7 +2,8 @@
 
 use super::script::{Session, options};
 use crate::{
-    Broker, BrokerOptions, DedupRules, ForwardBatch, Now, Output, PublisherRule, ShardId, place,
+    Broker, BrokerOptions, DedupRule, DedupRules, ForwardBatch, Now, Output, PublisherRule,
+    ShardId, place,
 };
 use diskq::{Keeper, SimFiles};
 use wire::encode;
@@ -102,7 +103,7 @@ fn a_stop_without_a_sync_saves_no_numbers() {
         window: PublisherRule::WINDOW_DEFAULT,
         memory_bytes: PublisherRule::MEMORY_DEFAULT,
     };
-    rules.add_publisher("t*", rule);
+    rules.add("t*", DedupRule::Publisher(rule));
     let mut options = options();
     options.topic.dedup = rules.into();
     options.server.takes_numbers = true;

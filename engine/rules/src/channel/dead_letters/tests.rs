@@ -1,8 +1,9 @@
 use super::*;
 use crate::channel::Channel;
-use diskq_log::SeqRange;
 use diskq_log::segment::{FRAMES_AT, Head, NewFrame, write_frame, write_head};
-use diskq_log::{Checkpoints, FoundLog, LogOptions, Memory, Residency, Segment, SegmentNumber};
+use diskq_log::{
+    Checkpoints, FoundLog, LogOptions, Memory, Residency, Segment, SegmentNumber, SeqRange,
+};
 use std::ops::Range;
 use wire::id::MessageId;
 
