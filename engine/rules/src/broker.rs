@@ -6,15 +6,13 @@ pub(crate) mod options;
 pub(crate) mod publish;
 mod receive;
 mod report;
-mod timers;
+mod to_do;
 pub(crate) mod turn;
 
-use crate::channel::dead_letters::LetterBudget;
-use crate::channel::discarded::Discarded;
+use crate::channel::dead_letters::{LetterBudget, LettersUnderWay};
 use crate::client::output::Token;
 use crate::client::{Blocked, Client, Clients, Ending};
-use crate::dirty_set::DirtySet;
-use crate::forward::{ForwardBatch, ForwardReply};
+use crate::forward::Mail;
 use crate::ids::{ClientId, ShardId, TopicKey};
 use crate::output::{Change, Level, Output, Refusal};
 use crate::topic::Topic;
@@ -27,7 +25,7 @@ use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
-use timers::{Timer, Timers};
+use to_do::{Timer, Timers, ToDo};
 use wire::error::WireError;
 use wire::identify::ClientSettings;
 use wire::name::TopicName;
@@ -59,19 +57,12 @@ pub struct Broker {
     by_name: BTreeMap<Arc<str>, TopicKey>,
     clients: Clients,
     random: Random,
-    topics_to_pump: DirtySet<TopicKey>,
-    /// Topics whose dead letters are held.
-    topics_to_release: DirtySet<TopicKey>,
+    to_do: ToDo,
     /// The remaining budget of this turn.
     work: Work,
-    /// The work that the last turn did.
-    entries_spent: usize,
-    /// The messages that deleted topics still owed.
-    discarded: Vec<Discarded>,
-    clients_to_flush: DirtySet<ClientId>,
     timers: Timers,
-    forwards: Vec<ForwardBatch>,
-    forward_replies: Vec<Vec<ForwardReply>>,
+    mail: Mail,
+    letters: LettersUnderWay,
     /// The topics whose logs take no messages: a sync has failed, or the keeper cannot make a segment.
     unhealthy: BTreeSet<TopicKey>,
     /// False if no topic and no channel has an undo.
@@ -84,12 +75,6 @@ pub struct Broker {
     stop: Stop,
     /// Publishes are refused.
     is_draining: bool,
-    /// Topics that a drain may have withdrawn, and that are to be announced again.
-    to_announce: Vec<TopicKey>,
-    /// The dead letters that were stored in their topics since the last call of [`Broker::drain`].
-    letters_moved: u64,
-    /// The bytes that the dead letters of this shard's channels take on their way.
-    letter_bytes: usize,
     /// A SUB or publish may be refused: there are auth servers, or this is a drain.
     checks_permits: bool,
 }
@@ -150,15 +135,7 @@ enum Stop {
 impl Broker {
     /// A broker without topics.
     pub fn new(options: BrokerOptions) -> Broker {
-        let shards = options.shards as usize;
-        let shard = options.shard;
         Broker {
-            random: Random::new(options.seed),
-            work: Work::new(options.turn_entries),
-            checks_permits: options.server.auth_required,
-            entries_spent: 0,
-            discarded: Vec::new(),
-            options,
             now: Now {
                 mono: Duration::ZERO,
                 wall_ns: 0,
@@ -167,12 +144,12 @@ impl Broker {
             topics: SlotMap::default(),
             by_name: BTreeMap::new(),
             clients: Clients::default(),
-            topics_to_pump: DirtySet::default(),
-            topics_to_release: DirtySet::default(),
-            clients_to_flush: DirtySet::default(),
-            timers: Timers::new(),
-            forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
-            forward_replies: (0..shards).map(|_| Vec::new()).collect(),
+            random: Random::new(options.seed),
+            to_do: ToDo::default(),
+            work: Work::new(options.turn_entries),
+            timers: Timers::default(),
+            mail: Mail::new(options.shard, options.shards),
+            letters: LettersUnderWay::default(),
             unhealthy: BTreeSet::new(),
             may_have_undos: false,
             is_disk_full: false,
@@ -180,9 +157,8 @@ impl Broker {
             is_tracing: false,
             stop: Stop::default(),
             is_draining: false,
-            to_announce: Vec::new(),
-            letters_moved: 0,
-            letter_bytes: 0,
+            checks_permits: options.server.auth_required,
+            options,
         }
     }
 
@@ -437,15 +413,14 @@ impl Broker {
     /// Names a topic for the end of the turn: it may have something to deliver, or a job for the keeper.
     fn pump_later(&mut self, key: TopicKey) {
         if let Some(topic) = self.topics.get_mut(key) {
-            self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
+            self.to_do.pump(key, topic);
         }
     }
 
     /// Names a connection whose output is to be written after the turn.
     fn flush_later(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id) {
-            self.clients_to_flush
-                .insert(id, &mut client.output.in_to_flush);
+            self.to_do.flush(id, client);
         }
     }
 
@@ -487,7 +462,7 @@ impl Broker {
             // The command is refused in any case, so the result does not matter.
             let _ = self.topic_key(name);
         } else {
-            self.forwards[owner.0 as usize].push_creation(name);
+            self.mail.to(owner).push_creation(name);
         }
     }
 
@@ -496,8 +471,10 @@ impl Broker {
         for (key, topic) in self.topics.iter() {
             topic.check(&self.clients);
             assert_eq!(self.by_name.get(&topic.name), Some(&key));
-            self.topics_to_pump.check(key, &topic.listed.to_pump);
-            self.topics_to_release.check(key, &topic.listed.to_release);
+            self.to_do.topics.check(key, &topic.listed.to_pump);
+            self.to_do
+                .topics_to_release
+                .check(key, &topic.listed.to_release);
             assert!(place(&*topic.name, self.options.shards) == self.options.shard);
             assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }
@@ -506,7 +483,7 @@ impl Broker {
         let letter_bytes_max = self.options.dead_letter_bytes
             + LetterBudget::bytes_of(self.options.limits.message_bytes_max as usize);
         assert!(
-            self.letter_bytes <= letter_bytes_max,
+            self.letters.bytes <= letter_bytes_max,
             "too many dead letters are on their way"
         );
         let timers_max = self.topics.len() + 2 * self.clients.len();
@@ -516,13 +493,11 @@ impl Broker {
         );
         for (id, client) in self.clients.iter() {
             client.check();
-            let timers = [
-                client.heartbeat_at.map(|at| (at, Timer::Heartbeat(id))),
-                client.deadline_at.map(|at| (at, Timer::Deadline(id))),
-            ];
-            let mut timers = timers.iter().flatten();
-            assert!(timers.all(|timer| self.timers.contains(timer)));
-            self.clients_to_flush.check(id, &client.output.in_to_flush);
+            let timers = &self.timers;
+            assert!(timers.is_set(Timer::Heartbeat(id), client.heartbeat_at));
+            assert!(timers.is_set(Timer::Deadline(id), client.deadline_at));
+            let flushed = &self.to_do.clients_to_flush;
+            flushed.check(id, &client.output.in_to_flush);
             if let Some((topic, channel)) = client.consumer.subscription
                 && client.ending() == Ending::No
             {

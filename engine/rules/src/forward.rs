@@ -74,6 +74,47 @@ pub struct ForwardId {
     pub(crate) bytes: usize,
 }
 
+/// The mail of a shard to all shards, itself included: publishes, and answers to publishes.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    from: ShardId,
+    batches: Vec<ForwardBatch>,
+    replies: Vec<Vec<ForwardReply>>,
+}
+
+impl Mail {
+    pub(crate) fn new(from: ShardId, shards: u32) -> Mail {
+        Mail {
+            from,
+            batches: (0..shards).map(|_| ForwardBatch::new(from)).collect(),
+            replies: (0..shards).map(|_| Vec::new()).collect(),
+        }
+    }
+
+    /// The batch of publishes of this turn to topics of a shard.
+    pub(crate) fn to(&mut self, shard: ShardId) -> &mut ForwardBatch {
+        &mut self.batches[shard.0 as usize]
+    }
+
+    /// Adds the answer to a publish.
+    pub(crate) fn reply(&mut self, id: ForwardId, result: Result<(), Refusal>) {
+        self.replies[id.from.0 as usize].push(ForwardReply { id, result });
+    }
+
+    /// Takes the batch to a shard. `None`: there is nothing to send.
+    pub(crate) fn take_batch(&mut self, to: ShardId) -> Option<ForwardBatch> {
+        let empty = ForwardBatch::new(self.from);
+        let batch = self.to(to);
+        (!batch.is_empty()).then(|| std::mem::replace(batch, empty))
+    }
+
+    /// Takes the answers to publishes of a shard. `None`: there are none.
+    pub(crate) fn take_replies(&mut self, to: ShardId) -> Option<Vec<ForwardReply>> {
+        let replies = &mut self.replies[to.0 as usize];
+        (!replies.is_empty()).then(|| std::mem::take(replies))
+    }
+}
+
 impl ForwardEntry {
     /// `None`: the creation of a topic has no answer.
     pub(crate) fn forward_id(&self, from: ShardId) -> Option<ForwardId> {

@@ -77,6 +77,22 @@ pub struct TopicOptions {
     pub dedup: Arc<DedupRules>,
 }
 
+/// No rules, for tests and measurements. nsqd sets every field.
+impl Default for TopicOptions {
+    fn default() -> TopicOptions {
+        TopicOptions {
+            log: LogOptions::default(),
+            mem_queue_size: 10_000,
+            group_commit: false,
+            latency: None,
+            grace: GraceOptions::default(),
+            dead_letters: Arc::default(),
+            unclaimed: Arc::default(),
+            dedup: Arc::default(),
+        }
+    }
+}
+
 impl TopicOptions {
     /// Returns the settings of the log of a topic. A topic with a rule keeps the origins of its messages in the log.
     #[must_use]

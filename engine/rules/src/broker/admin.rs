@@ -1,6 +1,6 @@
 //! The actions of operators on topics of this shard: create, delete, empty, pause.
 
-use super::timers::Timer;
+use super::to_do::Timer;
 use super::{Broker, Flow, Found, Stop, place};
 use crate::client::Blocked;
 use crate::drain::Owed;
@@ -315,16 +315,15 @@ impl Broker {
         let Some(mut topic) = self.topics.remove(key) else {
             return;
         };
-        self.topics_to_pump.remove(key, &mut topic.listed.to_pump);
+        self.to_do.topics.remove(key, &mut topic.listed.to_pump);
         self.unhealthy.remove(&key);
-        if let Some(at) = topic.listed.timer_at {
-            self.timers.remove(&(at, Timer::Topic(key)));
-        }
+        let armed = &mut topic.listed.timer_at;
+        self.timers.set(Timer::Topic(key), armed, None);
         self.by_name.remove(&topic.name);
         let is_ephemeral = topic.ephemeral;
         let name = topic.name.clone();
         let (log, discarded) = topic.close();
-        self.discarded.extend(discarded);
+        self.to_do.discarded.extend(discarded);
         self.out.push(Output::DeleteLog(DeletedLog {
             topic: name,
             is_ephemeral,
@@ -432,7 +431,7 @@ impl Broker {
         for (key, topic) in &mut self.topics {
             let lines = topic.drop_undos();
             if !lines.is_empty() {
-                self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
+                self.to_do.pump(key, topic);
                 self.out.extend(lines.into_iter().map(Output::warning));
             }
         }
@@ -561,11 +560,11 @@ impl Broker {
             broker.checks_permits = is_draining || broker.options.server.auth_required;
             let keys = broker.by_name.values().copied().collect::<Vec<_>>();
             if !is_draining {
-                broker.to_announce = keys;
+                broker.to_do.to_announce = keys;
                 return broker.announce_some();
             }
             // A drain that was taken back just now: its topics may have messages again, and consumers must find them.
-            while !broker.to_announce.is_empty() {
+            while !broker.to_do.to_announce.is_empty() {
                 broker.announce_some();
             }
             for key in keys {
@@ -578,7 +577,7 @@ impl Broker {
     /// Announces some of the topics again that were withdrawn. The next turns go on.
     pub(super) fn announce_some(&mut self) {
         for _ in 0..TOPICS_MAX {
-            let Some(key) = self.to_announce.pop() else {
+            let Some(key) = self.to_do.to_announce.pop() else {
                 return;
             };
             if self.topics.contains_key(key) {
@@ -592,7 +591,7 @@ impl Broker {
     pub fn drain(&mut self, now: Now, out: &mut Vec<Output>) -> Owed {
         let mut owed = Owed::default();
         // The shard that has these messages now may have been asked before it got them.
-        owed.waiting += std::mem::take(&mut self.letters_moved);
+        owed.waiting += std::mem::take(&mut self.letters.moved_count);
         let mut withdrawn_count = 0;
         for key in self.by_name.values() {
             let topic = &mut self.topics[*key];
@@ -663,7 +662,7 @@ impl Broker {
             for (key, topic) in &mut self.topics {
                 if topic.drive_stop(now) {
                     is_unfinished = true;
-                    self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
+                    self.to_do.pump(key, topic);
                 }
             }
         }

@@ -1,8 +1,10 @@
 //! [`BrokerOptions`]: the settings of a broker.
 
+use crate::channel::dead_letters::DEAD_LETTER_BYTES;
 use crate::client::consumer::Topology;
 use crate::ids::ShardId;
 use crate::topic::TopicOptions;
+use crate::work::TURN_ENTRIES;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use wire::identify::ServerSettings;
@@ -40,6 +42,27 @@ pub struct BrokerOptions {
     pub topology: Option<Topology>,
     /// Seed of the sampling generator.
     pub seed: u64,
+}
+
+/// One shard without rules, for tests and measurements. nsqd sets every field.
+impl Default for BrokerOptions {
+    fn default() -> BrokerOptions {
+        BrokerOptions {
+            shard: ShardId(0),
+            shards: 1,
+            limits: Limits::default(),
+            server: ServerSettings::default(),
+            topic: TopicOptions::default(),
+            resident_bytes: 1 << 20,
+            turn_entries: TURN_ENTRIES,
+            dead_letter_bytes: DEAD_LETTER_BYTES,
+            channel_consumers_max: 0,
+            asks_for_channels: false,
+            required: Arc::default(),
+            topology: None,
+            seed: 1,
+        }
+    }
 }
 
 /// Topics and channels that always exist. They are made at the start, and again after their deletion. None is

@@ -63,9 +63,8 @@ impl Broker {
         let (topic, client) = (&mut self.topics[key], &mut self.clients[id]);
         client.producer.found_topic(key);
         // `pump_later` and `flush_later` would look up the topic and the client again.
-        self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
-        self.clients_to_flush
-            .insert(id, &mut client.output.in_to_flush);
+        self.to_do.pump(key, topic);
+        self.to_do.flush(id, client);
         match topic.publish(self.now, publication) {
             Ok(done) => {
                 client
@@ -115,7 +114,7 @@ impl Broker {
             .producer
             .count_published(name, u64::from(publication.count));
         let token = client.reply_later(verb);
-        let batch = &mut self.forwards[shard.0 as usize];
+        let batch = self.mail.to(shard);
         client.producer.forwarded_bytes += batch.push(Sender::Client(id, token), name, publication);
         Flow::Next
     }
@@ -171,15 +170,12 @@ impl Broker {
 impl Broker {
     /// Takes the batch of publishes of this turn to topics of shard `to`. `None` if there are none.
     pub fn take_forwards(&mut self, to: ShardId) -> Option<ForwardBatch> {
-        let batch = &mut self.forwards[to.0 as usize];
-        let empty = ForwardBatch::new(self.options.shard);
-        (!batch.is_empty()).then(|| std::mem::replace(batch, empty))
+        self.mail.take_batch(to)
     }
 
     /// Takes the answers to publishes that shard `to` forwarded here. `None` if there are none.
     pub fn take_forward_replies(&mut self, to: ShardId) -> Option<Vec<ForwardReply>> {
-        let replies = &mut self.forward_replies[to.0 as usize];
-        (!replies.is_empty()).then(|| std::mem::take(replies))
+        self.mail.take_replies(to)
     }
 
     /// Publishes the batch of another shard. A shard that stops drops the batch, and nobody gets an answer.
@@ -203,7 +199,7 @@ impl Broker {
             let is_dead_letter = matches!(entry.sender, Some(Sender::Channel { .. }));
             if self.is_draining && !is_dead_letter {
                 if let Some(id) = entry.forward_id(batch.from) {
-                    self.reply_forward(id, Err(Refusal::Draining));
+                    self.mail.reply(id, Err(Refusal::Draining));
                 }
                 continue;
             }
@@ -212,7 +208,7 @@ impl Broker {
                 Ok(found) => found,
                 Err(cause) => {
                     if let Some(id) = entry.forward_id(batch.from) {
-                        self.reply_forward(id, Err(Refusal::SetAside(cause)));
+                        self.mail.reply(id, Err(Refusal::SetAside(cause)));
                     }
                     continue;
                 }
@@ -296,7 +292,7 @@ impl Broker {
         for waiting in waiting {
             match waiting.id.sender {
                 Sender::Channel { .. } => self.topics[key].waits.publishes.push_back(waiting),
-                Sender::Client(..) => self.reply_forward(waiting.id, Err(Refusal::Draining)),
+                Sender::Client(..) => self.mail.reply(waiting.id, Err(Refusal::Draining)),
             }
         }
     }
@@ -305,12 +301,8 @@ impl Broker {
     pub(super) fn refuse_forwarded(&mut self, key: TopicKey, refusal: &Refusal) {
         for waiting in std::mem::take(&mut self.topics[key].waits.publishes) {
             self.topics[key].refused_count += u64::from(waiting.entry.count);
-            self.reply_forward(waiting.id, Err(refusal.clone()));
+            self.mail.reply(waiting.id, Err(refusal.clone()));
         }
-    }
-
-    pub(super) fn reply_forward(&mut self, id: ForwardId, result: Result<(), Refusal>) {
-        self.forward_replies[id.from.0 as usize].push(ForwardReply { id, result });
     }
 
     /// Returns false when there is no room yet.
@@ -353,7 +345,7 @@ impl Broker {
                 Err(Refusal::Log(refused))
             }
         };
-        self.reply_forward(id, result);
+        self.mail.reply(id, result);
         true
     }
 }
@@ -364,7 +356,7 @@ const RELEASED_MAX: usize = 64;
 /// Moves dead letters from their channels to the dead-letter topics, which may belong to any shard.
 ///
 /// ```text
-///   Channel::take_dead_letters ──► forwards[owner] ──► Topic::publish, and a waiter for the sync
+///   Channel::take_dead_letters ──► Mail::to(owner) ──► Topic::publish, and a waiter for the sync
 ///   Channel::finish_dead_letter ◄── reply: stored ◄─────────┘
 ///   Channel::return_dead_letter ◄── reply: refused
 /// ```
@@ -385,27 +377,23 @@ impl Broker {
                 seq,
                 stored: Seq(0),
             };
-            self.letter_bytes += LetterBudget::bytes_of(letter.body.len());
-            let batch = &mut self.forwards[owner.0 as usize];
+            self.letters.bytes += LetterBudget::bytes_of(letter.body.len());
+            let batch = self.mail.to(owner);
             batch.push_dead_letter(sender, to, &letter.body, letter.wants_sync);
         }
     }
 
     /// Notes that a letter with a body of this size is not on its way any more.
     pub(super) fn letter_arrived(&mut self, body_bytes: usize) {
-        self.letter_bytes -= LetterBudget::bytes_of(body_bytes);
+        self.letters.bytes -= LetterBudget::bytes_of(body_bytes);
     }
 
     /// Releases topics whose dead letters were held, if there is room for more letters on their way. While all the room
     /// is taken, answers are to come, and the turn of the next answer looks again.
     pub(super) fn release_letters(&mut self) {
         let mut left = RELEASED_MAX;
-        while left > 0 && self.letter_bytes < self.options.dead_letter_bytes {
-            let topics = &mut self.topics;
-            let key = self
-                .topics_to_release
-                .pop_first(|key| Some(&mut topics.get_mut(key)?.listed.to_release));
-            let Some(key) = key else {
+        while left > 0 && self.letters.bytes < self.options.dead_letter_bytes {
+            let Some(key) = self.to_do.next_to_release(&mut self.topics) else {
                 return;
             };
             if let Some(topic) = self.topics.get_mut(key) {
@@ -438,7 +426,7 @@ impl Broker {
         upto: Seq,
         wants_sync: bool,
     ) {
-        plant!(DeadLetterBeforeSync, return self.reply_forward(id, Ok(())));
+        plant!(DeadLetterBeforeSync, return self.mail.reply(id, Ok(())));
         let topic = &mut self.topics[key];
         topic.waits.add_for_sync(upto, Waiter::Forward(id));
         if wants_sync {
@@ -464,7 +452,7 @@ impl Broker {
         match result {
             Ok(stored) => {
                 channel.finish_dead_letter(self.now.mono, seq, stored, log);
-                self.letters_moved += u64::from(self.is_draining);
+                self.letters.moved_count += u64::from(self.is_draining);
             }
             Err(refusal) => {
                 plant!(

@@ -1,7 +1,7 @@
 //! The end of a turn: deliveries, jobs for the keeper, timers, and what is to be written.
 
 use super::Broker;
-use super::timers::{Timer, replace};
+use super::to_do::Timer;
 use crate::channel::dead_letters::LetterBudget;
 use crate::channel::delivery::Delivery;
 use crate::client::output::Piece;
@@ -9,7 +9,6 @@ use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::{ClientId, TopicKey};
 use crate::output::{Level, Output, Refusal, Wakeup};
 use crate::topic::{Retrier, Waiter};
-use crate::work::Work;
 use diskq_log::{CheckpointNumber, Notice, Now, Reply};
 use std::io::IoSlice;
 use std::sync::Arc;
@@ -36,13 +35,9 @@ impl Broker {
             broker.announce_some();
             broker.deliver_own_forwards();
             let bytes_max = broker.options.dead_letter_bytes;
-            let mut letter_budget = LetterBudget::new(broker.letter_bytes, bytes_max);
-            for _ in 0..broker.topics_to_pump.len() {
-                let topics = &mut broker.topics;
-                let key = broker
-                    .topics_to_pump
-                    .pop_last(|key| Some(&mut topics.get_mut(key)?.listed.to_pump));
-                let Some(key) = key else {
+            let mut letter_budget = LetterBudget::new(broker.letters.bytes, bytes_max);
+            for _ in 0..broker.to_do.topics.len() {
+                let Some(key) = broker.to_do.next_topic(&mut broker.topics) else {
                     break;
                 };
                 let Some(topic) = broker.topics.get_mut(key) else {
@@ -55,7 +50,7 @@ impl Broker {
                     topology: broker.options.topology.as_ref(),
                     now: now.mono,
                     letters: &mut letter_budget,
-                    to_flush: &mut broker.clients_to_flush,
+                    to_flush: &mut broker.to_do.clients_to_flush,
                 };
                 let is_served = delivery.letters.is_left();
                 topic.pump(now, &mut broker.work, &mut delivery);
@@ -70,7 +65,7 @@ impl Broker {
                 }
                 if !topic.output.held_letters.is_empty() {
                     let listed = &mut topic.listed.to_release;
-                    broker.topics_to_release.insert(key, listed);
+                    broker.to_do.topics_to_release.insert(key, listed);
                 }
                 broker
                     .out
@@ -98,38 +93,26 @@ impl Broker {
             for key in unfinished.into_iter().chain(unserved.into_iter().rev()) {
                 broker.pump_later(key);
             }
-            broker.work.begin_share();
-            while let Some(discarded) = broker.discarded.last_mut()
-                && discarded.release_slice(None, &mut broker.work)
-            {
-                broker.discarded.pop();
-            }
-            broker.entries_spent = broker.work.spent();
-            broker.work = Work::new(broker.options.turn_entries);
+            broker.to_do.release_discarded(&mut broker.work);
+            broker.work.begin_turn();
         })
     }
 
     /// True while something is left for [`Broker::end_turn`].
     pub fn is_turn_open(&self) -> bool {
-        !self.topics_to_pump.is_empty()
-            || !self.discarded.is_empty()
-            || !self.to_announce.is_empty()
+        self.to_do.is_left()
     }
 
     /// Returns how many entries of long lists the last turn went through: see
     /// [`BrokerOptions::turn_entries`](super::BrokerOptions::turn_entries).
     pub fn entries_spent(&self) -> usize {
-        self.entries_spent
+        self.work.spent_before()
     }
 
     /// Takes the list of connections with output to write, in `into`.
     pub fn take_clients_to_flush(&mut self, into: &mut Vec<ClientId>) {
         into.clear();
-        let clients = &mut self.clients;
-        while let Some(id) = self
-            .clients_to_flush
-            .pop_first(|id| Some(&mut clients.get_mut(id)?.output.in_to_flush))
-        {
+        while let Some(id) = self.to_do.next_to_flush(&mut self.clients) {
             into.push(id);
         }
     }
@@ -233,7 +216,7 @@ impl Broker {
 
     /// Returns when [`Broker::handle_timeout`] has something to do; may be early.
     pub fn next_timeout(&self) -> Option<Duration> {
-        self.timers.first().map(|timer| timer.0)
+        self.timers.first()
     }
 }
 
@@ -429,7 +412,7 @@ impl Broker {
                     Wakeup::Done(result.map_err(Refusal::clone)),
                 ));
             }
-            Waiter::Forward(id) => self.reply_forward(id, result.map_err(Refusal::clone)),
+            Waiter::Forward(id) => self.mail.reply(id, result.map_err(Refusal::clone)),
         }
     }
 
@@ -455,11 +438,7 @@ impl Broker {
     /// Does what is due.
     pub fn handle_timeout(&mut self, now: Now, out: &mut Vec<Output>) {
         self.call(now, out, |broker| {
-            while let Some((at, timer)) = broker.timers.first().copied() {
-                if at > now.mono {
-                    return;
-                }
-                broker.timers.pop_first();
+            while let Some(timer) = broker.timers.pop_due(now.mono) {
                 match timer {
                     Timer::Heartbeat(id) => broker.heartbeat(id),
                     Timer::Deadline(id) => broker.deadline(id),
@@ -492,10 +471,8 @@ impl Broker {
         if topic.listed.timer_at.is_some_and(|armed| armed <= at) {
             return;
         }
-        if let Some(armed) = topic.listed.timer_at.replace(at) {
-            self.timers.remove(&(armed, Timer::Topic(key)));
-        }
-        self.timers.insert((at, Timer::Topic(key)));
+        let armed = &mut topic.listed.timer_at;
+        self.timers.set(Timer::Topic(key), armed, Some(at));
     }
 
     /// Sets a client's heartbeat timer, which also checks the write deadline. Called at connect for the write deadline
@@ -508,7 +485,7 @@ impl Broker {
             Duration::from_nanos((ticks * tick) as u64)
         });
         let armed = &mut client.heartbeat_at;
-        replace(&mut self.timers, Timer::Heartbeat(id), armed, at);
+        self.timers.set(Timer::Heartbeat(id), armed, at);
     }
 
     /// Starts a client's read deadline: at connect, and again at each IDENTIFY and upgrade. While an upgrade is under
@@ -527,15 +504,15 @@ impl Broker {
     pub(super) fn set_deadline(&mut self, id: ClientId, at: Option<Duration>) {
         if let Some(client) = self.clients.get_mut(id) {
             let armed = &mut client.deadline_at;
-            replace(&mut self.timers, Timer::Deadline(id), armed, at);
+            self.timers.set(Timer::Deadline(id), armed, at);
         }
     }
 
     /// Forgets the timers of a client that leaves this shard.
     pub(super) fn disarm(&mut self, id: ClientId, client: &mut Client) {
         let (heartbeat, deadline) = (&mut client.heartbeat_at, &mut client.deadline_at);
-        replace(&mut self.timers, Timer::Heartbeat(id), heartbeat, None);
-        replace(&mut self.timers, Timer::Deadline(id), deadline, None);
+        self.timers.set(Timer::Heartbeat(id), heartbeat, None);
+        self.timers.set(Timer::Deadline(id), deadline, None);
     }
 
     fn heartbeat(&mut self, id: ClientId) {

@@ -49,6 +49,15 @@ pub(crate) struct LetterBudget {
     room: usize,
 }
 
+/// The dead letters of a shard's channels that are on their way.
+#[derive(Debug, Default)]
+pub(crate) struct LettersUnderWay {
+    /// The bytes that they take, about.
+    pub(crate) bytes: usize,
+    /// Letters that were stored in their topics since the last look of a drain.
+    pub(crate) moved_count: u64,
+}
+
 /// The reason why a channel sends no further dead letter in this turn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LettersEnd {

@@ -10,14 +10,8 @@ use wire::identify::{ClientSettings, ServerSettings};
 
 fn topic() -> Topic {
     let options = TopicOptions {
-        log: LogOptions::default(),
         mem_queue_size: 0,
-        group_commit: false,
-        latency: None,
-        grace: GraceOptions::default(),
-        dead_letters: Default::default(),
-        unclaimed: Default::default(),
-        dedup: Default::default(),
+        ..TopicOptions::default()
     };
     Topic::new(TopicName::new(b"orders").expect("a name"), options)
 }
