@@ -152,26 +152,8 @@ impl ForwardBatch {
         topic: TopicName<'_>,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> usize {
-        let name = topic.as_bytes();
-        self.bytes.extend_from_slice(name);
-        let before = self.bytes.len();
-        for body in publication.bodies.clone() {
-            self.bytes
-                .extend_from_slice(&(body.len() as u32).to_be_bytes());
-            self.bytes.extend_from_slice(body);
-        }
-        let packed_bytes = self.bytes.len() - before;
-        self.entries.push(ForwardEntry {
-            sender: Some(sender),
-            wants_sync: false,
-            topic_bytes: name.len() as u8,
-            count: publication.count,
-            body_bytes: publication.body_bytes,
-            defer_ms: publication.defer_ms,
-            origin: publication.origin,
-            packed_bytes,
-        });
-        packed_bytes
+        let entry = self.add(Some(sender), topic, publication);
+        entry.packed_bytes
     }
 
     /// Adds a message for a dead-letter topic.
@@ -182,26 +164,46 @@ impl ForwardBatch {
         body: &[u8],
         wants_sync: bool,
     ) {
-        self.push(sender, topic, &Publication::one(body, 0, None));
-        if let Some(entry) = self.entries.last_mut() {
-            entry.wants_sync = wants_sync;
-        }
+        let entry = self.add(Some(sender), topic, &Publication::one(body, 0, None));
+        entry.wants_sync = wants_sync;
     }
 
     /// Adds a topic that is to be created though nothing was published: MPUB with a bad body does
     /// that.
     pub(crate) fn push_creation(&mut self, topic: TopicName<'_>) {
-        let name = topic.as_bytes();
-        self.bytes.extend_from_slice(name);
-        self.entries.push(ForwardEntry {
-            sender: None,
-            wants_sync: false,
-            topic_bytes: name.len() as u8,
+        let nothing = Publication {
+            bodies: std::iter::empty(),
             count: 0,
             body_bytes: 0,
             defer_ms: 0,
             origin: None,
-            packed_bytes: 0,
-        });
+        };
+        self.add(None, topic, &nothing);
+    }
+
+    fn add<'b>(
+        &mut self,
+        sender: Option<Sender>,
+        topic: TopicName<'_>,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+    ) -> &mut ForwardEntry {
+        let name = topic.as_bytes();
+        self.bytes.extend_from_slice(name);
+        let before = self.bytes.len();
+        for body in publication.bodies.clone() {
+            self.bytes
+                .extend_from_slice(&(body.len() as u32).to_be_bytes());
+            self.bytes.extend_from_slice(body);
+        }
+        self.entries.push_mut(ForwardEntry {
+            sender,
+            wants_sync: false,
+            topic_bytes: name.len() as u8,
+            count: publication.count,
+            body_bytes: publication.body_bytes,
+            defer_ms: publication.defer_ms,
+            origin: publication.origin,
+            packed_bytes: self.bytes.len() - before,
+        })
     }
 }
