@@ -10,7 +10,7 @@ mod to_do;
 pub(crate) mod turn;
 
 use crate::channel::dead_letters::{LetterBudget, LettersUnderWay};
-use crate::client::output::Token;
+use crate::client::output::{Token, Verb};
 use crate::client::{Blocked, Client, Clients, Ending};
 use crate::forward::Mail;
 use crate::ids::{ClientId, ShardId, TopicKey};
@@ -255,6 +255,10 @@ impl Broker {
         let connected_at = (now.wall_ns / 1_000_000_000) as i64;
         let mut client = Client::new(address, ip, connected_at, settings);
         client.heard(now.mono);
+        self.insert(client)
+    }
+
+    fn insert(&mut self, client: Client) -> ClientId {
         let id = self.clients.insert(client);
         self.arm_heartbeat(id);
         self.arm_deadline(id);
@@ -279,9 +283,7 @@ impl Broker {
         self.now = now;
         client.change_shard();
         client.heard(now.mono);
-        let id = self.clients.insert(client);
-        self.arm_heartbeat(id);
-        self.arm_deadline(id);
+        let id = self.insert(client);
         self.flush_later(id);
         id
     }
@@ -453,6 +455,26 @@ impl Broker {
             return Ok(Found::Starting(key));
         }
         Ok(Found::Ready(key))
+    }
+
+    /// Returns the topic of a client's command, and creates it if it does not exist.
+    ///
+    /// # Errors
+    /// The topic is set aside, and the client has got the error. Or the topic has not started, and the client waits.
+    fn topic_for(
+        &mut self,
+        id: ClientId,
+        verb: Verb,
+        name: TopicName<'_>,
+    ) -> Result<TopicKey, Flow> {
+        match self.topic_key(name) {
+            Ok(Found::Ready(key)) => Ok(key),
+            Ok(Found::Starting(key)) => Err(self.wait_for_topic(id, key)),
+            Err(cause) => {
+                self.fail(id, verb.failed(&cause));
+                Err(Flow::Next)
+            }
+        }
     }
 
     /// Creates a topic if it does not exist, here or on the shard that owns it.

@@ -232,6 +232,13 @@ impl Client {
         self.output.reply(frame);
     }
 
+    /// Answers the current command with a text, such as JSON.
+    pub(crate) fn reply_text(&mut self, text: &str) {
+        let mut frame = Vec::with_capacity(text.len() + 8);
+        wire::encode::response(&mut frame, text.as_bytes());
+        self.reply(&frame);
+    }
+
     /// Answers the current command with an error; a fatal one ends the connection once it is out.
     pub(crate) fn reply_error(&mut self, error: WireError) {
         if error.is_fatal() {

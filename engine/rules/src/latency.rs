@@ -117,13 +117,12 @@ impl Latency {
 
     /// Adds the latencies of the last while to a sum.
     pub(crate) fn add_to(&self, mono: Duration, sum: &mut Sum) {
-        self.halves(mono).for_each(|half| sum.add(half));
-    }
-
-    fn halves(&self, mono: Duration) -> impl Iterator<Item = &WindowHistogram> {
-        let newer = (!self.is_out_of_date(mono)).then_some(&self.newer);
-        let older = (mono < self.rotate_at).then_some(&self.older);
-        newer.into_iter().chain(older)
+        if !self.is_out_of_date(mono) {
+            sum.add(&self.newer);
+        }
+        if mono < self.rotate_at {
+            sum.add(&self.older);
+        }
     }
 }
 
@@ -152,11 +151,12 @@ pub(crate) fn stats(
     options: Option<&LatencyOptions>,
     latency: Option<&Latency>,
 ) -> LatencyStats {
-    let (Some(options), Some(latency)) = (options, latency) else {
-        return LatencyStats::default();
-    };
-    let all = Together::new(latency.halves(mono).collect());
-    figures(options, all.count(), |quantile| all.value_at(quantile))
+    let sum = latency.map(|latency| {
+        let mut sum = Sum::default();
+        latency.add_to(mono, &mut sum);
+        sum
+    });
+    stats_of_sum(options, sum.as_ref())
 }
 
 /// Returns the latencies of all channels of a topic. `None`: no channel measures them. Without channels there are no
@@ -165,16 +165,12 @@ pub(crate) fn stats_of_sum(options: Option<&LatencyOptions>, sum: Option<&Sum>) 
     let (Some(options), Some(sum)) = (options, sum) else {
         return LatencyStats::default();
     };
-    figures(options, sum.count(), |quantile| sum.value_at(quantile))
-}
-
-fn figures(options: &LatencyOptions, count: u64, value_at: impl Fn(f64) -> u64) -> LatencyStats {
     let percentile = |&quantile: &f64| Percentile {
         quantile,
-        value: value_at(quantile) as f64,
+        value: sum.value_at(quantile) as f64,
     };
     LatencyStats {
-        count,
+        count: sum.count(),
         percentiles: options.percentiles.iter().map(percentile).collect(),
     }
 }
@@ -248,8 +244,6 @@ impl LatencyHistogram {
 
 /// Buckets of an octave: a bucket is at most 1/128 of its values wide.
 const BUCKETS: usize = 128;
-/// The octaves of 64-bit values.
-const OCTAVES: usize = (u64::BITS - BUCKETS.ilog2() + 1) as usize;
 
 /// The number of values by their size, within 1 %, for quantiles over a window.
 ///
@@ -261,121 +255,65 @@ const OCTAVES: usize = (u64::BITS - BUCKETS.ilog2() + 1) as usize;
 ///
 /// Only the octaves that have a value take memory: most latencies of a channel lie in a few of them. Each octave has the
 /// number of its values, so a quantile looks at the buckets of one octave only.
+pub(crate) type WindowHistogram = Histogram<u32>;
+
+/// The values of several histograms together.
+pub(crate) type Sum = Histogram<u64>;
+
+/// A histogram. `C` holds the count of a bucket.
 #[derive(Debug, Default)]
-pub(crate) struct WindowHistogram {
+pub(crate) struct Histogram<C> {
     /// In the order of their indexes.
-    octaves: Vec<Octave>,
+    octaves: Vec<Octave<C>>,
 }
 
 #[derive(Debug)]
-struct Octave {
+struct Octave<C> {
     index: usize,
     /// The number of values: the sum of `counts`.
     count: u64,
-    counts: Box<[u32; BUCKETS]>,
+    counts: Box<[C; BUCKETS]>,
 }
 
-impl WindowHistogram {
-    /// Counts a value. A bucket that is full keeps its count.
-    pub(crate) fn record(&mut self, value: u64) {
-        let (octave, bucket) = place(value);
-        let found = self.octaves.binary_search_by_key(&octave, |it| it.index);
+impl<C: Copy + Default> Histogram<C> {
+    /// Returns the octave with an index, and makes it if it has no value yet.
+    fn octave(&mut self, index: usize) -> &mut Octave<C> {
+        let found = self.octaves.binary_search_by_key(&index, |it| it.index);
         let at = found.unwrap_or_else(|at| {
             let new = Octave {
-                index: octave,
+                index,
                 count: 0,
-                counts: Box::new([0; BUCKETS]),
+                counts: Box::new([C::default(); BUCKETS]),
             };
             self.octaves.insert(at, new);
             at
         });
-        let octave = &mut self.octaves[at];
-        if let Some(count) = octave.counts[bucket].checked_add(1) {
-            octave.counts[bucket] = count;
-            octave.count += 1;
-        }
+        &mut self.octaves[at]
     }
 
     /// Removes all values, and gives their memory back.
     pub(crate) fn reset(&mut self) {
         self.octaves.clear();
     }
-
-    fn octave(&self, index: usize) -> Option<&Octave> {
-        let found = self.octaves.binary_search_by_key(&index, |it| it.index);
-        Some(&self.octaves[found.ok()?])
-    }
 }
 
-/// The values of several histograms together.
-#[derive(Debug)]
-pub(crate) struct Together<'a> {
-    histograms: Vec<&'a WindowHistogram>,
-    /// The number of values in each octave.
-    counts: [u64; OCTAVES],
-}
-
-impl<'a> Together<'a> {
-    /// Puts histograms together.
-    pub(crate) fn new(histograms: Vec<&'a WindowHistogram>) -> Together<'a> {
-        let mut counts = [0; OCTAVES];
-        for octave in histograms.iter().flat_map(|it| &it.octaves) {
-            counts[octave.index] += octave.count;
+impl WindowHistogram {
+    /// Counts a value. A bucket that is full keeps its count.
+    pub(crate) fn record(&mut self, value: u64) {
+        let (octave, bucket) = place(value);
+        let octave = self.octave(octave);
+        if let Some(count) = octave.counts[bucket].checked_add(1) {
+            octave.counts[bucket] = count;
+            octave.count += 1;
         }
-        Together { histograms, counts }
     }
-
-    /// Returns the number of all values.
-    pub(crate) fn count(&self) -> u64 {
-        self.counts.iter().sum()
-    }
-
-    /// Returns the highest value of the bucket that has the quantile, a number in (0, 1]. Returns 0 without values.
-    pub(crate) fn value_at(&self, quantile: f64) -> u64 {
-        let rank = rank(quantile, self.count());
-        let Some((octave, rank)) = find(self.counts.iter().copied(), rank) else {
-            return 0;
-        };
-        let mut counts = [0; BUCKETS];
-        for part in self.histograms.iter().filter_map(|it| it.octave(octave)) {
-            for (sum, count) in counts.iter_mut().zip(&*part.counts) {
-                *sum += u64::from(*count);
-            }
-        }
-        in_octave(octave, &counts, rank)
-    }
-}
-
-/// The values of histograms that come one after the other.
-#[derive(Debug, Default)]
-pub(crate) struct Sum {
-    /// In the order of their indexes.
-    octaves: Vec<SumOctave>,
-}
-
-#[derive(Debug)]
-struct SumOctave {
-    index: usize,
-    count: u64,
-    counts: Box<[u64; BUCKETS]>,
 }
 
 impl Sum {
     /// Adds the values of a histogram.
     pub(crate) fn add(&mut self, histogram: &WindowHistogram) {
         for octave in &histogram.octaves {
-            let index = octave.index;
-            let found = self.octaves.binary_search_by_key(&index, |it| it.index);
-            let at = found.unwrap_or_else(|at| {
-                let new = SumOctave {
-                    index,
-                    count: 0,
-                    counts: Box::new([0; BUCKETS]),
-                };
-                self.octaves.insert(at, new);
-                at
-            });
-            let sum = &mut self.octaves[at];
+            let sum = self.octave(octave.index);
             sum.count += octave.count;
             for (sum, count) in sum.counts.iter_mut().zip(&*octave.counts) {
                 *sum += u64::from(*count);
@@ -390,25 +328,16 @@ impl Sum {
 
     /// Returns the highest value of the bucket that has the quantile, a number in (0, 1]. Returns 0 without values.
     pub(crate) fn value_at(&self, quantile: f64) -> u64 {
+        let rank = ((quantile * self.count() as f64).ceil() as u64).max(1);
         let counts = self.octaves.iter().map(|octave| octave.count);
-        let Some((at, rank)) = find(counts, rank(quantile, self.count())) else {
+        let Some((at, rank)) = find(counts, rank) else {
             return 0;
         };
         let octave = &self.octaves[at];
-        in_octave(octave.index, &octave.counts, rank)
+        let found = find(octave.counts.iter().copied(), rank);
+        let (bucket, _) = found.expect("the octave has as many values as its buckets");
+        highest(octave.index, bucket)
     }
-}
-
-/// Returns the rank of a quantile among so many values. The first value has the rank 1.
-fn rank(quantile: f64, count: u64) -> u64 {
-    ((quantile * count as f64).ceil() as u64).max(1)
-}
-
-/// Returns the highest value of the bucket that has the value of this rank in its octave.
-fn in_octave(octave: usize, counts: &[u64; BUCKETS], rank: u64) -> u64 {
-    let found = find(counts.iter().copied(), rank);
-    let (bucket, _) = found.expect("the octave has as many values as its buckets");
-    highest(octave, bucket)
 }
 
 /// Returns the index of the count that has the value of this rank, and the rank among the values of this count.
@@ -443,10 +372,11 @@ fn highest(octave: usize, bucket: usize) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hdrhistogram::Histogram;
+    use hdrhistogram::Histogram as Reference;
     use wire::frame::{HEADER_BYTES, write_header};
     use wire::id::MessageId;
 
+    const OCTAVES: usize = (u64::BITS - BUCKETS.ilog2() + 1) as usize;
     const OPTIONS_WINDOW: Duration = Duration::from_secs(600);
 
     fn options() -> LatencyOptions {
@@ -585,7 +515,7 @@ mod tests {
             state >> (64 - bits)
         };
         for round in 0..200 {
-            let mut expected = Histogram::<u32>::new(2).expect("two digits are possible");
+            let mut expected = Reference::<u32>::new(2).expect("two digits are possible");
             let mut halves = [WindowHistogram::default(), WindowHistogram::default()];
             for _ in 0..random(9) {
                 let bits = 1 + random(5) as u32 + random(3) as u32;
@@ -593,15 +523,12 @@ mod tests {
                 expected.record(value).expect("it grows");
                 halves[random(1) as usize].record(value);
             }
-            let together = Together::new(halves.iter().collect());
             let mut sum = Sum::default();
             halves.iter().for_each(|half| sum.add(half));
-            assert_eq!(together.count(), expected.len(), "round {round}");
             assert_eq!(sum.count(), expected.len(), "round {round}");
             for quantile in [1e-9, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0] {
-                let found = together.value_at(quantile);
+                let found = sum.value_at(quantile);
                 assert_eq!(found, expected.value_at_quantile(quantile), "{quantile}");
-                assert_eq!(sum.value_at(quantile), found, "{quantile}");
             }
         }
     }
@@ -611,7 +538,8 @@ mod tests {
         let mut histogram = WindowHistogram::default();
         histogram.record(5);
         histogram.reset();
-        let together = Together::new(vec![&histogram]);
-        assert_eq!((together.count(), together.value_at(0.5)), (0, 0));
+        let mut sum = Sum::default();
+        sum.add(&histogram);
+        assert_eq!((sum.count(), sum.value_at(0.5)), (0, 0));
     }
 }

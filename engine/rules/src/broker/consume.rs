@@ -1,7 +1,6 @@
 //! SUB, RDY, FIN, REQ, TOUCH, CLS.
 
-use super::receive::Permit;
-use super::{Broker, Flow, Found, place};
+use super::{Broker, Flow, place};
 use crate::channel::{Channel, Requeue};
 use crate::client::output::Verb;
 use crate::client::{Blocked, Client};
@@ -23,10 +22,8 @@ impl Broker {
         channel_name: ChannelName<'_>,
     ) -> Flow {
         let names = (topic_name, Some(channel_name));
-        match self.permit(id, Verb::Sub, names) {
-            Permit::Granted => {}
-            Permit::Refused => return Flow::Next,
-            Permit::Asked => return Flow::Retry,
+        if let Err(flow) = self.permit(id, Verb::Sub, names) {
+            return flow;
         }
         let shard = place(topic_name.as_bytes(), self.options.shards);
         if shard != self.options.shard {
@@ -34,13 +31,9 @@ impl Broker {
             self.start_move(id, shard);
             return Flow::Retry;
         }
-        let topic_key = match self.topic_key(topic_name) {
-            Ok(Found::Ready(key)) => key,
-            Ok(Found::Starting(key)) => return self.wait_for_topic(id, key),
-            Err(cause) => {
-                self.fail(id, WireError::sub_failed(&cause));
-                return Flow::Next;
-            }
+        let topic_key = match self.topic_for(id, Verb::Sub, topic_name) {
+            Ok(key) => key,
+            Err(flow) => return flow,
         };
         let Some(channel_id) = self.channel_id(topic_key, channel_name) else {
             return self.wait_for_topic(id, topic_key);

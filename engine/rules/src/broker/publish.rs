@@ -1,7 +1,6 @@
 //! PUB, MPUB, DPUB, and publishing on behalf of the shell.
 
 use super::admin::Outcome;
-use super::receive::Permit;
 use super::{Broker, Flow, Found, place};
 use crate::channel::dead_letters::DeadLetter;
 use crate::channel::dead_letters::LetterBudget;
@@ -31,10 +30,8 @@ impl Broker {
         name: TopicName<'_>,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Flow {
-        match self.permit(id, verb, (name, None)) {
-            Permit::Granted => {}
-            Permit::Refused => return Flow::Next,
-            Permit::Asked => return Flow::Retry,
+        if let Err(flow) = self.permit(id, verb, (name, None)) {
+            return flow;
         }
         // Nearly always, a client publishes to the topic of its last publish.
         let hint = self.clients[id].producer.topic_hint;
@@ -50,13 +47,9 @@ impl Broker {
                 if shard != self.options.shard {
                     return self.publish_elsewhere(id, verb, shard, name, publication);
                 }
-                match self.topic_key(name) {
-                    Ok(Found::Ready(key)) => key,
-                    Ok(Found::Starting(key)) => return self.wait_for_topic(id, key),
-                    Err(cause) => {
-                        self.fail(id, verb.failed(&cause));
-                        return Flow::Next;
-                    }
+                match self.topic_for(id, verb, name) {
+                    Ok(key) => key,
+                    Err(flow) => return flow,
                 }
             }
         };

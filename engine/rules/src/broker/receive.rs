@@ -375,9 +375,7 @@ impl Broker {
                 Vec::new()
             }
             Response::Json(json, upgrades) => {
-                let mut frame = Vec::with_capacity(json.len() + 8);
-                wire::encode::response(&mut frame, json.as_bytes());
-                client.reply(&frame);
+                client.reply_text(&json);
                 upgrades
             }
         };
@@ -406,17 +404,6 @@ impl Broker {
         let text = format_args!("MPUB body too big {bytes} > {max}");
         self.fail(id, WireError::new(ErrorCode::BadBody, text));
     }
-}
-
-/// The decision whether a command may be carried out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Permit {
-    /// The client may carry it out.
-    Granted,
-    /// The client may not, and has got the error.
-    Refused,
-    /// The auth server is being asked. The command is offered again when the answer has come.
-    Asked,
 }
 
 /// AUTH, and the rights that SUB and publishes need if an auth server is configured.
@@ -496,15 +483,11 @@ impl Broker {
                     // The command that waits may be an unfinished MPUB, which needs more input only if it is permitted.
                     client.session.decoder.look_again();
                     if reason == AuthReason::Command {
-                        let json = auth.has_grants().then(|| auth.json());
-                        match json {
-                            None => return broker.fail(id, WireError::no_authorizations()),
-                            Some(json) => {
-                                let mut frame = Vec::with_capacity(json.len() + 8);
-                                wire::encode::response(&mut frame, json.as_bytes());
-                                client.reply(&frame);
-                            }
+                        if !auth.has_grants() {
+                            return broker.fail(id, WireError::no_authorizations());
                         }
+                        let json = auth.json();
+                        client.reply_text(&json);
                     }
                     broker.out.push(Output::Resume(id));
                 }
@@ -513,27 +496,31 @@ impl Broker {
         })
     }
 
-    /// Returns whether a client may publish to a topic, or subscribe to a channel. In a drain nobody may publish.
+    /// Checks that a client may publish to a topic, or subscribe to a channel. In a drain nobody may publish.
+    ///
+    /// # Errors
+    /// The client may not, and has got the error. Or the auth server is being asked, and the command is offered again
+    /// when the answer has come.
     pub(super) fn permit(
         &mut self,
         id: ClientId,
         verb: Verb,
         (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
-    ) -> Permit {
+    ) -> Result<(), Flow> {
         if !self.checks_permits {
-            return Permit::Granted;
+            return Ok(());
         }
         let auth = self.clients[id].session.auth.as_ref();
         let is_expired = auth.is_some_and(|auth| auth.expires_at < self.now.mono);
         if is_expired && self.options.server.auth_required && !self.is_closed_to(verb) {
             self.ask_for_grants(id, AuthReason::Expired);
-            return Permit::Asked;
+            return Err(Flow::Retry);
         }
         match self.refusal_of(id, verb, (topic, channel)) {
-            None => Permit::Granted,
+            None => Ok(()),
             Some(error) => {
                 self.fail(id, error);
-                Permit::Refused
+                Err(Flow::Next)
             }
         }
     }
@@ -570,7 +557,7 @@ impl Broker {
     /// Returns whether the client may publish to the topic of an MPUB that is unfinished or will be refused. nsqd
     /// checks the permission before it looks at the messages.
     pub(super) fn may_publish_many(&mut self, id: ClientId, topic: Option<TopicName<'_>>) -> bool {
-        topic.is_none_or(|topic| self.permit(id, Verb::Mpub, (topic, None)) == Permit::Granted)
+        topic.is_none_or(|topic| self.permit(id, Verb::Mpub, (topic, None)).is_ok())
     }
 }
 

@@ -45,7 +45,14 @@ impl Topic {
         let Some(mut unfinished) = self.checkpoints.unfinished.take() else {
             return;
         };
-        if self.add_topic_undo(&mut unfinished, now, work)
+        let undo = self.undo.as_deref();
+        plant!(TopicUndoNotRecorded, let undo = None);
+        let undo = UndoToAdd {
+            undo,
+            draft: &mut unfinished.draft.undo,
+            added: &mut unfinished.topic_undo,
+        };
+        if undo.add(now, work, &mut self.log)
             && self.add_channels(&mut unfinished, now, work)
             && self.add_undistributed(&mut unfinished, now, work)
         {
@@ -87,43 +94,6 @@ impl Topic {
         })
     }
 
-    /// Adds the next part of a channel's undo to the checkpoint, as far as the budget allows. Returns whether the
-    /// checkpoint has all of it. The channel's scan begins then.
-    fn add_channel_undo(
-        &mut self,
-        unfinished: &mut UnfinishedCheckpoint,
-        now: Now,
-        work: &mut Work,
-    ) -> bool {
-        let id = unfinished.channels[unfinished.index];
-        let draft = &mut unfinished.draft.channels[unfinished.index];
-        let (channel, log) = self.channel_and_log(id);
-        let undo = UndoToAdd {
-            undo: channel.undo.as_deref(),
-            draft: &mut draft.undo,
-            added: &mut unfinished.channel_undo,
-        };
-        undo.add(now, work, log)
-    }
-
-    /// Adds the next part of the topic's own undo to the checkpoint, as far as the budget allows. Returns whether the
-    /// checkpoint has all of it.
-    fn add_topic_undo(
-        &mut self,
-        unfinished: &mut UnfinishedCheckpoint,
-        now: Now,
-        work: &mut Work,
-    ) -> bool {
-        let undo = self.undo.as_deref();
-        plant!(TopicUndoNotRecorded, let undo = None);
-        let undo = UndoToAdd {
-            undo,
-            draft: &mut unfinished.draft.undo,
-            added: &mut unfinished.topic_undo,
-        };
-        undo.add(now, work, &mut self.log)
-    }
-
     /// Returns whether all channels were scanned.
     fn add_channels(
         &mut self,
@@ -136,11 +106,17 @@ impl Topic {
                 return false;
             }
             work.spend(1);
-            if !self.add_channel_undo(unfinished, now, work) {
+            let (channel, log) = self.channel_and_log(id);
+            let draft = &mut unfinished.draft.channels[unfinished.index];
+            let undo = UndoToAdd {
+                undo: channel.undo.as_deref(),
+                draft: &mut draft.undo,
+                added: &mut unfinished.channel_undo,
+            };
+            if !undo.add(now, work, log) {
                 return false;
             }
-            let (channel, log) = self.channel_and_log(id);
-            let runs = &mut unfinished.draft.channels[unfinished.index].runs;
+            let runs = &mut draft.runs;
             let unix_time_of = |at| now.unix_time_of(at);
             let out = |run| log.name_run(runs, run);
             if !channel.scan(&mut unfinished.scan, work, unix_time_of, out) {
