@@ -313,8 +313,8 @@ impl Broker {
             plant!(PinsOfTheGone, client.output.queue.clear(drop));
             client.output.queue.clear(|run| topic.log.unpin(run.first));
             let channel = &mut topic.channels[channel_id];
-            channel.unsubscribe(id, &mut client);
-            if channel.ephemeral && channel.consumers.is_empty() {
+            channel.consumers.remove(id, &mut client);
+            if channel.ephemeral && channel.consumers.all.is_empty() {
                 broker.remove_channel(topic_key, channel_id);
             } else {
                 broker.pump_later(topic_key);
@@ -524,7 +524,7 @@ impl Broker {
                 && client.ending() == Ending::No
             {
                 let channel = &self.topics[topic].channels[channel];
-                assert!(channel.consumers.contains(&id));
+                assert!(channel.consumers.all.contains(&id));
             }
         }
     }

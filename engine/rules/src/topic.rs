@@ -374,7 +374,7 @@ impl Topic {
         }
         self.discarded.push(discarded);
         self.make_checkpoint_due();
-        channel.consumers
+        channel.consumers.all
     }
 
     /// Drops what a channel owes, and what an undo could bring back.
@@ -448,7 +448,7 @@ impl Topic {
     /// change. Returns the consumers for which a frame was damaged. The connections of these consumers end.
     pub(crate) fn copy_runs(&mut self, clients: &mut Clients) -> Vec<ClientId> {
         let channels = self.channels.values();
-        let consumers = channels.flat_map(|channel| channel.consumers.iter().copied());
+        let consumers = channels.flat_map(|channel| channel.consumers.all.iter().copied());
         let log = &mut self.log;
         consumers
             .filter(|id| !clients[*id].copy_runs(log))
@@ -523,12 +523,20 @@ impl Topic {
         let mut run_count = 0;
         for channel in self.channels.values() {
             channel.check(clients);
-            let mut consumers = channel.consumers.iter().filter_map(|id| clients.get(*id));
+            let mut consumers = channel
+                .consumers
+                .all
+                .iter()
+                .filter_map(|id| clients.get(*id));
             assert!(
                 !self.log.has_failed_sync() || consumers.all(|it| !it.output.queue.holds_runs()),
                 "pages that may change are lent"
             );
-            let consumers = channel.consumers.iter().filter_map(|id| clients.get(*id));
+            let consumers = channel
+                .consumers
+                .all
+                .iter()
+                .filter_map(|id| clients.get(*id));
             run_count += consumers
                 .map(|it| it.output.queue.run_count())
                 .sum::<usize>();

@@ -41,13 +41,13 @@ impl Broker {
         let limit = self.options.channel_consumers_max;
         let topic = &mut self.topics[topic_key];
         let channel = &mut topic.channels[channel_id];
-        if limit > 0 && channel.consumers.len() as u64 >= limit {
+        if limit > 0 && channel.consumers.all.len() as u64 >= limit {
             let (topic, channel) = (topic_name.as_str(), channel_name.as_str());
             let cause = format!("consumers for {topic}:{channel} exceeds limit of {limit}");
             self.fail(id, WireError::sub_failed(&cause));
             return Flow::Next;
         }
-        channel.subscribe(id);
+        channel.consumers.add(id);
         let unrecorded = topic.unrecorded(channel_id);
         plant!(ChannelBeforeCheckpoint, let unrecorded = None);
         let client = &mut self.clients[id];
@@ -205,7 +205,7 @@ impl Broker {
         *counter(client) += u64::from(count);
         if let Some((topic, channel)) = client.consumer.subscription {
             let channel = &mut self.topics[topic].channels[channel];
-            channel.refill(id, client, self.now.mono);
+            channel.consumers.refill(id, client, self.now.mono);
         }
         self.follow_up(id);
     }
@@ -233,7 +233,7 @@ impl Broker {
             return;
         };
         let topic = &mut self.topics[topic_key];
-        topic.channels[channel_id].make_ready(id, client);
+        topic.channels[channel_id].consumers.make_ready(id, client);
         topic.channels.pump_later(channel_id);
         if topic.wants_pump() {
             self.pump_later(topic_key);

@@ -174,7 +174,7 @@ impl Broker {
             }
             let mut of_channel = self.channel_stats((topic, channel), filter);
             if filter.include_clients {
-                let mut left: Vec<ClientId> = channel.consumers.iter().rev().copied().collect();
+                let mut left: Vec<ClientId> = channel.consumers.all.iter().rev().copied().collect();
                 let entries_left = SLICE_ENTRIES.saturating_sub(added.consumers);
                 let clients = of_channel.clients.insert(Vec::new());
                 added.consumers += self.add_clients(&mut left, clients, entries_left);
@@ -293,7 +293,7 @@ impl Broker {
                 count: dead.moved_count(),
                 waiting_count: dead.count(),
             }),
-            client_count: channel.consumers.len() as u64,
+            client_count: channel.consumers.all.len() as u64,
             clients: None,
             paused: channel.pause.is_some(),
             pause: pause_stats(channel.pause.as_deref()),

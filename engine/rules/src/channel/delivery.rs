@@ -1,8 +1,9 @@
 //! The delivery of a channel's messages to its consumers, and of its dead letters to their topic.
 
+use super::Channel;
+use super::consumers::TURN_MESSAGES;
 use super::dead_letters::{DeadLetter, DeadLetterRule, DeadLetters, LetterBudget, LettersEnd};
 use super::single_messages::SingleMessage;
-use super::{Channel, TURN_MESSAGES};
 use crate::client::consumer::Topology;
 use crate::client::{Client, Clients};
 use crate::dirty_set::DirtySet;
@@ -75,9 +76,9 @@ impl Channel {
             if client.credit() > 0 {
                 let in_ready = &mut client.consumer.in_ready;
                 match delivered {
-                    Delivered::Messages => self.ready.insert(id, in_ready),
+                    Delivered::Messages => self.consumers.ready.insert(id, in_ready),
                     Delivered::Loading | Delivered::Nothing => {
-                        self.ready.insert_first(id, in_ready)
+                        self.consumers.ready.insert_first(id, in_ready)
                     }
                 }
             }
@@ -96,15 +97,18 @@ impl Channel {
         let clients = &mut *delivery.clients;
         let Some(topology) = delivery.topology else {
             return self
+                .consumers
                 .ready
                 .pop_first(|id| Some(&mut clients.get_mut(id)?.consumer.in_ready));
         };
         let rank = |id| Some((topology.rank(clients.get(id)?.consumer.locality), id));
         // The first of equals.
-        let ranked = self.ready.iter().filter_map(rank);
+        let ranked = self.consumers.ready.iter().filter_map(rank);
         let (_, nearest) = ranked.min_by_key(|(rank, _)| *rank)?;
         let client = clients.get_mut(nearest)?;
-        self.ready.remove(nearest, &mut client.consumer.in_ready);
+        self.consumers
+            .ready
+            .remove(nearest, &mut client.consumer.in_ready);
         Some(nearest)
     }
 

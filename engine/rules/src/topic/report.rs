@@ -197,7 +197,7 @@ impl Channel {
         if self.owed_count() == 0 {
         } else if self.pause.is_some() {
             owed.add_cause(format_args!("{topic}/{name} is paused"));
-        } else if self.consumers.is_empty() {
+        } else if self.consumers.all.is_empty() {
             owed.add_cause(format_args!("{topic}/{name} has no consumer"));
         }
     }

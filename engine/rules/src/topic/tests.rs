@@ -29,8 +29,10 @@ fn a_timeout_in_one_channel_pumps_no_other_channel() {
         let consumer = clients.insert(client);
         let id = topic.create_channel(ChannelName::new(name).expect("a name"));
         let channel = &mut topic.channels[id];
-        channel.subscribe(consumer);
-        channel.make_ready(consumer, &mut clients[consumer]);
+        channel.consumers.add(consumer);
+        channel
+            .consumers
+            .make_ready(consumer, &mut clients[consumer]);
         id
     });
     // A channel that waits for the disk has a ready consumer and messages, and no place among the channels to pump.
