@@ -19,13 +19,9 @@ use std::time::{Duration, Instant};
 
 use diskq::{ChannelFacts, Keeper, LogOptions, OsFiles, Recovered, Request, TopicFacts, open_log};
 use engine_rules::stats::StatsFilter;
-use engine_rules::{
-    Broker, BrokerOptions, ClientId, GraceOptions, Now, Output, Random, Sent, ShardId,
-    TURN_ENTRIES, TaskId, TopicOptions,
-};
+use engine_rules::{Broker, BrokerOptions, ClientId, Now, Output, Random, Sent, TaskId};
 use rustix::time::{ClockId, clock_gettime};
 use wire::encode;
-use wire::identify::ServerSettings;
 use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
 
@@ -43,31 +39,12 @@ const WALL_NS: u64 = 1_800_000_000_000_000_000;
 
 fn options() -> BrokerOptions {
     BrokerOptions {
-        shard: ShardId(0),
-        shards: 1,
         limits: Limits {
             rdy_count_max: i64::MAX,
             ..Limits::default()
         },
-        server: ServerSettings::default(),
-        topic: TopicOptions {
-            log: LogOptions::default(),
-            mem_queue_size: 10_000,
-            group_commit: false,
-            latency: None,
-            grace: GraceOptions::default(),
-            dead_letters: Default::default(),
-            unclaimed: Default::default(),
-            dedup: Default::default(),
-        },
         resident_bytes: 64 << 20,
-        turn_entries: TURN_ENTRIES,
-        dead_letter_bytes: engine_rules::DEAD_LETTER_BYTES,
-        channel_consumers_max: 0,
-        asks_for_channels: false,
-        required: Default::default(),
-        topology: None,
-        seed: 1,
+        ..BrokerOptions::default()
     }
 }
 

@@ -1,6 +1,5 @@
-//! The rights that an auth server has granted to a client, and their end.
+//! The rights that an auth server has granted to a client, and their end. The auth server learns of the TLS session.
 
-use crate::tls::TlsSession;
 use diskq_log::plant;
 use regex::Regex;
 use std::sync::Arc;
@@ -132,4 +131,15 @@ impl Auth {
 pub(crate) fn ip_of(address: &str) -> &str {
     let ip = address.rsplit_once(':').map_or("", |(ip, _)| ip);
     ip.trim_start_matches('[').trim_end_matches(']')
+}
+
+/// The result of a TLS handshake, in nsqd's words.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsSession {
+    /// `TLS1.2` and the like.
+    pub version: String,
+    /// Name or number of the cipher suite.
+    pub cipher_suite: String,
+    /// The common name in the client's certificate; empty where there is none.
+    pub common_name: String,
 }

@@ -1,85 +1,34 @@
 //! [`Broker`]: the rules of one shard, for its topics and its connections.
 
 pub(crate) mod admin;
-mod authorize;
 mod consume;
-mod dead_letters;
-mod drain;
-mod forward;
-mod keeper;
-pub(crate) mod output;
-mod peek;
+pub(crate) mod options;
 pub(crate) mod publish;
 mod receive;
 mod report;
-mod start;
-mod stop;
-mod time;
-mod timers;
-mod trace;
+mod to_do;
 pub(crate) mod turn;
-mod undo;
-mod upgrade;
 
-use crate::channel::dead_letters::LetterBudget;
-use crate::client::output::Token;
+use crate::channel::dead_letters::{LetterBudget, LettersUnderWay};
+use crate::client::output::{Token, Verb};
 use crate::client::{Blocked, Client, Clients, Ending};
-use crate::dirty_set::DirtySet;
-use crate::discarded::Discarded;
-use crate::due_times::DueTimes;
-use crate::forward::{ForwardBatch, ForwardReply};
+use crate::forward::Mail;
 use crate::ids::{ClientId, ShardId, TopicKey};
-use crate::now::Now;
-use crate::random::Random;
-use crate::refusal::Refusal;
-use crate::required::Required;
-use crate::topic::{Topic, TopicOptions};
-use crate::topology::Topology;
+use crate::output::{Change, Level, Output, Refusal};
+use crate::topic::Topic;
+use crate::topic::restore::DueTimes;
 use crate::work::Work;
-use diskq_log::{Recovered, TopicFacts, plant};
+use diskq_log::{Now, Random, Recovered, TopicFacts, plant};
 use engine_dedup::RestoredKeys;
-use output::{Change, Level, Output};
+use options::BrokerOptions;
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use timers::{Timer, Timers};
+use std::time::Duration;
+use to_do::{Timer, Timers, ToDo};
 use wire::error::WireError;
-use wire::identify::{ClientSettings, ServerSettings};
-use wire::limits::Limits;
+use wire::identify::ClientSettings;
 use wire::name::TopicName;
-
-/// The settings of a broker. They do not change, except for `asks_for_channels`.
-#[derive(Debug, Clone)]
-pub struct BrokerOptions {
-    /// The shard of this broker.
-    pub shard: ShardId,
-    /// The number of shards.
-    pub shards: u32,
-    /// The largest sizes of messages and commands.
-    pub limits: Limits,
-    /// The broker's side of the negotiation at IDENTIFY.
-    pub server: ServerSettings,
-    /// The settings of every topic.
-    pub topic: TopicOptions,
-    /// Bytes of sealed segments that stay in memory, of all topics together; each has an equal part,
-    /// 4 MiB at least, and no more than its own bound.
-    pub resident_bytes: u64,
-    /// Entries of long lists that a turn goes through: [`TURN_ENTRIES`](crate::TURN_ENTRIES).
-    pub turn_entries: usize,
-    /// Bytes that the dead letters of all channels may take on their way to their topics, about:
-    /// [`DEAD_LETTER_BYTES`](crate::DEAD_LETTER_BYTES).
-    pub dead_letter_bytes: usize,
-    /// --max-channel-consumers; 0 for no limit.
-    pub channel_consumers_max: u64,
-    /// True if a new topic asks for channels before it starts; see [`Broker::set_asks_for_channels`].
-    pub asks_for_channels: bool,
-    /// The topics and channels that always exist, of all shards.
-    pub required: Arc<Required>,
-    /// The place of this node, if near consumers are to come first.
-    pub topology: Option<Topology>,
-    /// Seed of the sampling generator.
-    pub seed: u64,
-}
 
 /// A topic whose log could not be opened at the start. It is not served, and nothing of its files is touched.
 #[derive(Debug)]
@@ -100,23 +49,20 @@ struct SetAside {
 #[derive(Debug)]
 pub struct Broker {
     options: BrokerOptions,
+    /// The time of the call that is under way.
+    now: Now,
+    /// The outputs of the call that is under way. Empty between two calls.
+    out: Vec<Output>,
     topics: SlotMap<TopicKey, Topic>,
     by_name: BTreeMap<Arc<str>, TopicKey>,
     clients: Clients,
     random: Random,
-    topics_to_pump: DirtySet<TopicKey>,
-    /// Topics whose dead letters are held.
-    topics_to_release: DirtySet<TopicKey>,
+    to_do: ToDo,
     /// The remaining budget of this turn.
     work: Work,
-    /// The work that the last turn did.
-    entries_spent: usize,
-    /// The messages that deleted topics still owed.
-    discarded: Vec<Discarded>,
-    clients_to_flush: DirtySet<ClientId>,
     timers: Timers,
-    forwards: Vec<ForwardBatch>,
-    forward_replies: Vec<Vec<ForwardReply>>,
+    mail: Mail,
+    letters: LettersUnderWay,
     /// The topics whose logs take no messages: a sync has failed, or the keeper cannot make a segment.
     unhealthy: BTreeSet<TopicKey>,
     /// False if no topic and no channel has an undo.
@@ -129,12 +75,6 @@ pub struct Broker {
     stop: Stop,
     /// Publishes are refused.
     is_draining: bool,
-    /// Topics that a drain may have withdrawn, and that are to be announced again.
-    to_announce: Vec<TopicKey>,
-    /// The dead letters that were stored in their topics since the last call of [`Broker::drain`].
-    letters_moved: u64,
-    /// The bytes that the dead letters of this shard's channels take on their way.
-    letter_bytes: usize,
     /// A SUB or publish may be refused: there are auth servers, or this is a drain.
     checks_permits: bool,
 }
@@ -181,7 +121,7 @@ enum Flow {
     Retry,
 }
 
-/// The progress of the graceful stop (`broker/stop.rs`).
+/// The progress of the graceful stop (`broker/admin.rs`).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 enum Stop {
     #[default]
@@ -195,24 +135,21 @@ enum Stop {
 impl Broker {
     /// A broker without topics.
     pub fn new(options: BrokerOptions) -> Broker {
-        let shards = options.shards as usize;
-        let shard = options.shard;
         Broker {
-            random: Random::new(options.seed),
-            work: Work::new(options.turn_entries),
-            checks_permits: options.server.auth_required,
-            entries_spent: 0,
-            discarded: Vec::new(),
-            options,
+            now: Now {
+                mono: Duration::ZERO,
+                wall_ns: 0,
+            },
+            out: Vec::new(),
             topics: SlotMap::default(),
             by_name: BTreeMap::new(),
             clients: Clients::default(),
-            topics_to_pump: DirtySet::default(),
-            topics_to_release: DirtySet::default(),
-            clients_to_flush: DirtySet::default(),
-            timers: Timers::new(),
-            forwards: (0..shards).map(|_| ForwardBatch::new(shard)).collect(),
-            forward_replies: (0..shards).map(|_| Vec::new()).collect(),
+            random: Random::new(options.seed),
+            to_do: ToDo::default(),
+            work: Work::new(options.turn_entries),
+            timers: Timers::default(),
+            mail: Mail::new(options.shard, options.shards),
+            letters: LettersUnderWay::default(),
             unhealthy: BTreeSet::new(),
             may_have_undos: false,
             is_disk_full: false,
@@ -220,10 +157,30 @@ impl Broker {
             is_tracing: false,
             stop: Stop::default(),
             is_draining: false,
-            to_announce: Vec::new(),
-            letters_moved: 0,
-            letter_bytes: 0,
+            checks_permits: options.server.auth_required,
+            options,
         }
+    }
+
+    /// Carries out a call of the shell. Meanwhile the broker has the time and the list of outputs itself.
+    #[inline(always)]
+    fn call<R>(
+        &mut self,
+        now: Now,
+        out: &mut Vec<Output>,
+        act: impl FnOnce(&mut Broker) -> R,
+    ) -> R {
+        self.now = now;
+        self.collect(out, act)
+    }
+
+    /// Carries out a call that needs no time.
+    #[inline(always)]
+    fn collect<R>(&mut self, out: &mut Vec<Output>, act: impl FnOnce(&mut Broker) -> R) -> R {
+        std::mem::swap(&mut self.out, out);
+        let result = act(self);
+        std::mem::swap(&mut self.out, out);
+        result
     }
 
     /// Restores a topic of an earlier run from its recovered log. `listed` is the topic's entry in nsqd.dat, if there
@@ -278,13 +235,18 @@ impl Broker {
 
     /// Adds a new connection. `address` is `ip:port`. Until IDENTIFY, /stats shows `ip` as the client's id.
     pub fn connect(&mut self, now: Now, address: String, ip: String) -> ClientId {
+        self.now = now;
         let settings = ClientSettings::from_server(&self.options.server);
         let connected_at = (now.wall_ns / 1_000_000_000) as i64;
         let mut client = Client::new(address, ip, connected_at, settings);
         client.heard(now.mono);
+        self.insert(client)
+    }
+
+    fn insert(&mut self, client: Client) -> ClientId {
         let id = self.clients.insert(client);
-        self.arm_heartbeat(id, now.mono);
-        self.arm_deadline(id, now.mono);
+        self.arm_heartbeat(id);
+        self.arm_deadline(id);
         id
     }
 
@@ -303,11 +265,10 @@ impl Broker {
 
     /// Takes over a connection that another shard detached.
     pub fn attach(&mut self, now: Now, mut client: Client) -> ClientId {
+        self.now = now;
         client.change_shard();
         client.heard(now.mono);
-        let id = self.clients.insert(client);
-        self.arm_heartbeat(id, now.mono);
-        self.arm_deadline(id, now.mono);
+        let id = self.insert(client);
         self.flush_later(id);
         id
     }
@@ -321,27 +282,29 @@ impl Broker {
 
     /// Removes a connection that has ended. Its messages stay in flight until their timeout.
     pub fn disconnect(&mut self, id: ClientId, out: &mut Vec<Output>) {
-        let Some(mut client) = self.clients.remove(id) else {
-            return;
-        };
-        self.disarm(id, &mut client);
-        // nsqd logs the end of a client's loop. A client that never sent the magic has no such loop.
-        if client.session.magic_seen {
-            log_exit(&mut client, out);
-        }
-        let Some((topic_key, channel_id)) = client.consumer.subscription else {
-            return;
-        };
-        let topic = &mut self.topics[topic_key];
-        plant!(PinsOfTheGone, client.output.queue.clear(drop));
-        client.output.queue.clear(|run| topic.log.unpin(run.first));
-        let channel = topic.channel_mut(channel_id);
-        channel.unsubscribe(id, &mut client);
-        if channel.ephemeral && channel.consumers.is_empty() {
-            self.remove_channel(topic_key, channel_id, out);
-        } else {
-            self.pump_later(topic_key);
-        }
+        self.collect(out, |broker| {
+            let Some(mut client) = broker.clients.remove(id) else {
+                return;
+            };
+            broker.disarm(id, &mut client);
+            // nsqd logs the end of a client's loop. A client that never sent the magic has no such loop.
+            if client.session.magic_seen {
+                log_exit(&mut client, &mut broker.out);
+            }
+            let Some((topic_key, channel_id)) = client.consumer.subscription else {
+                return;
+            };
+            let topic = &mut broker.topics[topic_key];
+            plant!(PinsOfTheGone, client.output.queue.clear(drop));
+            client.output.queue.clear(|run| topic.log.unpin(run.first));
+            let channel = &mut topic.channels[channel_id];
+            channel.consumers.remove(id, &mut client);
+            if channel.ephemeral && channel.consumers.all.is_empty() {
+                broker.remove_channel(topic_key, channel_id);
+            } else {
+                broker.pump_later(topic_key);
+            }
+        })
     }
 
     /// Returns the address of a connection (`ip:port`), for the shell's log lines and bookkeeping.
@@ -355,10 +318,10 @@ impl Broker {
     }
 
     /// Answers with an error; a fatal one ends the connection.
-    fn fail(&mut self, id: ClientId, error: WireError, out: &mut Vec<Output>) {
+    fn fail(&mut self, id: ClientId, error: WireError) {
         let client = &mut self.clients[id];
         let line = format!("[{}] - {}", client.address, error.text);
-        out.push(Output::error(line));
+        self.out.push(Output::error(line));
         if error.is_fatal() {
             client.set_end_reason(error.text.clone());
         }
@@ -368,33 +331,27 @@ impl Broker {
 
     /// Answers a publish that the topic's log refuses. The log of nsqd has an ERROR from the moment when the topic's log
     /// began to refuse, so there are few lines about the single publishes.
-    fn refuse(&mut self, id: ClientId, error: WireError, out: &mut Vec<Output>) {
+    fn refuse(&mut self, id: ClientId, error: WireError) {
         let client = &mut self.clients[id];
-        out.push(refused_publish(&client.address, &error.text));
+        self.out.push(refused_publish(&client.address, &error.text));
         client.reply_error(error);
         self.flush_later(id);
     }
 
     /// Fills in the answer that `reply_later` promised. If the connection was blocked until all its answers were
     /// known, the connection goes on.
-    fn resolve(
-        &mut self,
-        id: ClientId,
-        token: Token,
-        result: Result<(), &Refusal>,
-        out: &mut Vec<Output>,
-    ) {
+    fn resolve(&mut self, id: ClientId, token: Token, result: Result<(), &Refusal>) {
         let Some(client) = self.clients.get_mut(id) else {
             return;
         };
         if let Some(text) = client.resolve(token, result) {
             match result {
                 Err(Refusal::Log(_) | Refusal::Disk(_)) => {
-                    out.push(refused_publish(&client.address, &text));
+                    self.out.push(refused_publish(&client.address, &text));
                 }
                 _ => {
                     let line = format!("[{}] - {text}", client.address);
-                    out.push(Output::error(line));
+                    self.out.push(Output::error(line));
                     // The commands whose answers are promised (PUB, MPUB, DPUB, SUB) have only fatal errors.
                     client.set_end_reason(text);
                 }
@@ -402,18 +359,18 @@ impl Broker {
         }
         match client.blocked() {
             Some(Blocked::Subscribing) if client.output.all_answered() => {
-                self.resume(id, Blocked::Subscribing, out);
+                self.resume(id, Blocked::Subscribing);
             }
             // A connection that is ending is not moved: it ends on this shard.
             Some(Blocked::Moving(to))
                 if client.output.all_answered() && client.ending() == Ending::No =>
             {
-                out.push(Output::Move(id, to));
+                self.out.push(Output::Move(id, to));
             }
             Some(Blocked::Upgrading)
                 if client.output.all_answered() && client.ending() == Ending::No =>
             {
-                self.next_upgrade(id, out);
+                self.next_upgrade(id);
             }
             _ => {}
         }
@@ -421,20 +378,20 @@ impl Broker {
     }
 
     /// Lets a connection go on, if `reason` is what it waits for.
-    fn resume(&mut self, id: ClientId, reason: Blocked, out: &mut Vec<Output>) {
+    fn resume(&mut self, id: ClientId, reason: Blocked) {
         if let Some(client) = self.clients.get_mut(id)
             && client.unblock(reason)
         {
-            out.push(Output::Resume(id));
+            self.out.push(Output::Resume(id));
         }
     }
 
     /// Stops reading a connection and moves it to `to` once all it is owed is answered.
-    fn start_move(&mut self, id: ClientId, to: ShardId, out: &mut Vec<Output>) {
+    fn start_move(&mut self, id: ClientId, to: ShardId) {
         let client = &mut self.clients[id];
         client.block(Blocked::Moving(to));
         if client.output.all_answered() {
-            out.push(Output::Move(id, to));
+            self.out.push(Output::Move(id, to));
         }
     }
 
@@ -443,15 +400,14 @@ impl Broker {
     /// Names a topic for the end of the turn: it may have something to deliver, or a job for the keeper.
     fn pump_later(&mut self, key: TopicKey) {
         if let Some(topic) = self.topics.get_mut(key) {
-            self.topics_to_pump.insert(key, &mut topic.in_to_pump);
+            self.to_do.pump(key, topic);
         }
     }
 
     /// Names a connection whose output is to be written after the turn.
     fn flush_later(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id) {
-            self.clients_to_flush
-                .insert(id, &mut client.output.in_to_flush);
+            self.to_do.flush(id, client);
         }
     }
 
@@ -461,7 +417,7 @@ impl Broker {
     ///
     /// # Errors
     /// The topic is set aside. The error is the reason.
-    fn topic_key(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) -> Result<Found, Arc<str>> {
+    fn topic_key(&mut self, name: TopicName<'_>) -> Result<Found, Arc<str>> {
         if let Some(key) = self.by_name.get(name.as_str()) {
             return Ok(Found::Ready(*key));
         }
@@ -474,26 +430,46 @@ impl Broker {
         let key = self.topics.insert(topic);
         self.by_name.insert(shared.clone(), key);
         let line = format!("TOPIC({}): created", name.as_str());
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         if !name.is_ephemeral() {
-            out.push(Output::MetadataChanged);
+            self.out.push(Output::MetadataChanged);
         }
-        out.push(Output::Changed(Change::topic(&shared, true)));
+        self.out.push(Output::Changed(Change::topic(&shared, true)));
         if self.options.asks_for_channels {
-            out.push(Output::AskForChannels(key, shared));
+            self.out.push(Output::AskForChannels(key, shared));
             return Ok(Found::Starting(key));
         }
         Ok(Found::Ready(key))
     }
 
+    /// Returns the topic of a client's command, and creates it if it does not exist.
+    ///
+    /// # Errors
+    /// The topic is set aside, and the client has got the error. Or the topic has not started, and the client waits.
+    fn topic_for(
+        &mut self,
+        id: ClientId,
+        verb: Verb,
+        name: TopicName<'_>,
+    ) -> Result<TopicKey, Flow> {
+        match self.topic_key(name) {
+            Ok(Found::Ready(key)) => Ok(key),
+            Ok(Found::Starting(key)) => Err(self.wait_for_topic(id, key)),
+            Err(cause) => {
+                self.fail(id, verb.failed(&cause));
+                Err(Flow::Next)
+            }
+        }
+    }
+
     /// Creates a topic if it does not exist, here or on the shard that owns it.
-    fn create_topic_at_owner(&mut self, name: TopicName<'_>, out: &mut Vec<Output>) {
+    fn create_topic_at_owner(&mut self, name: TopicName<'_>) {
         let owner = place(name.as_bytes(), self.options.shards);
         if owner == self.options.shard {
             // The command is refused in any case, so the result does not matter.
-            let _ = self.topic_key(name, out);
+            let _ = self.topic_key(name);
         } else {
-            self.forwards[owner.0 as usize].push_creation(name);
+            self.mail.to(owner).push_creation(name);
         }
     }
 
@@ -502,8 +478,10 @@ impl Broker {
         for (key, topic) in self.topics.iter() {
             topic.check(&self.clients);
             assert_eq!(self.by_name.get(&topic.name), Some(&key));
-            self.topics_to_pump.check(key, &topic.in_to_pump);
-            self.topics_to_release.check(key, &topic.in_to_release);
+            self.to_do.topics.check(key, &topic.listed.to_pump);
+            self.to_do
+                .topics_to_release
+                .check(key, &topic.listed.to_release);
             assert!(place(&*topic.name, self.options.shards) == self.options.shard);
             assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }
@@ -512,7 +490,7 @@ impl Broker {
         let letter_bytes_max = self.options.dead_letter_bytes
             + LetterBudget::bytes_of(self.options.limits.message_bytes_max as usize);
         assert!(
-            self.letter_bytes <= letter_bytes_max,
+            self.letters.bytes <= letter_bytes_max,
             "too many dead letters are on their way"
         );
         let timers_max = self.topics.len() + 2 * self.clients.len();
@@ -522,18 +500,16 @@ impl Broker {
         );
         for (id, client) in self.clients.iter() {
             client.check();
-            let timers = [
-                client.heartbeat_at.map(|at| (at, Timer::Heartbeat(id))),
-                client.deadline_at.map(|at| (at, Timer::Deadline(id))),
-            ];
-            let mut timers = timers.iter().flatten();
-            assert!(timers.all(|timer| self.timers.contains(timer)));
-            self.clients_to_flush.check(id, &client.output.in_to_flush);
+            let timers = &self.timers;
+            assert!(timers.is_set(Timer::Heartbeat(id), client.heartbeat_at));
+            assert!(timers.is_set(Timer::Deadline(id), client.deadline_at));
+            let flushed = &self.to_do.clients_to_flush;
+            flushed.check(id, &client.output.in_to_flush);
             if let Some((topic, channel)) = client.consumer.subscription
                 && client.ending() == Ending::No
             {
-                let channel = self.topics[topic].channel(channel);
-                assert!(channel.consumers.contains(&id));
+                let channel = &self.topics[topic].channels[channel];
+                assert!(channel.consumers.all.contains(&id));
             }
         }
     }

@@ -17,41 +17,34 @@
 //! A first delivery is a run straight out of the log; a redelivery goes frame by frame, with the
 //! attempts patched in a copy of its header.
 
+mod consumers;
 pub(crate) mod dead_letters;
 pub(crate) mod delivery;
-mod peek;
+pub(crate) mod discarded;
 pub(crate) mod scan;
+mod seq_set;
+pub(crate) mod single_messages;
 
-use crate::client::{Client, Clients};
-use crate::dead_letters::DeadLetters;
-use crate::deferred::{Deferred, DeferredEntry};
-use crate::dirty_set::{DirtySet, Listed};
-use crate::discarded::Discarded;
+use crate::channel::dead_letters::DeadLetters;
+use crate::channel::discarded::Discarded;
+use crate::channel::seq_set::SeqSet;
+use crate::channel::single_messages::SingleMessage;
+use crate::channel::single_messages::{Deferred, DeferredEntry};
+use crate::client::Clients;
+use crate::client::consumer::Locality;
+use crate::dirty_set::Listed;
 use crate::ids::ClientId;
 use crate::latency::Latency;
 use crate::long_queue::LongQueue;
-use crate::now::Now;
 use crate::pause::PauseUnderWay;
 use crate::ranges::Ranges;
-use crate::seq_set::SeqSet;
-use crate::single_message::SingleMessage;
-use crate::topology::Locality;
 use crate::undo::{Undo, is_range};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
-use diskq_log::{CheckpointNumber, CheckpointRun, Log, SeqRange, plant};
+use consumers::Consumers;
+use diskq_log::{CheckpointNumber, CheckpointRun, Log, Now, SeqRange, plant};
 use std::time::Duration;
 use wire::id::Seq;
-
-/// Messages a consumer gets before the next one has its turn. Measured: 16, 64 and 512 cost the
-/// same, so fairness is free.
-const TURN_MESSAGES: u32 = 64;
-
-/// The longest time for which a consumer with a little credit waits for its next messages. One new message for each
-/// finished one would cost one write per message (TCP's silly window). So the consumer gets messages when it has credit
-/// for an eighth of its RDY or for [`TURN_MESSAGES`], or after this time. With RDY below 16, an eighth is one message,
-/// and the consumer does not wait.
-const REFILL_DELAY: Duration = Duration::from_millis(1);
 
 /// Most requeued and most deferred messages that are looked at for the attempts of the oldest message: statistics are taken every
 /// second, and this takes some microseconds.
@@ -73,16 +66,14 @@ pub(crate) struct ChannelCounters {
 /// One channel of a topic.
 ///
 /// Invariants: each seq the channel owes is in exactly one of waiting, requeued, deferred, dead letters and
-/// window, and is held in the log once for it; `out_of_order` has the seqs of requeued, deferred and dead letters; a
-/// consumer with credit is in `ready` or `refills`.
+/// window, and is held in the log once for it; `out_of_order` has the seqs of requeued, deferred and dead letters.
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
     pub(crate) name: Box<str>,
     pub(crate) ephemeral: bool,
-    pub(crate) paused: bool,
-    /// The terms of the pause. `None`: the channel is not paused, or its pause has no terms.
+    /// `None`: the channel is not paused.
     pub(crate) pause: Option<Box<PauseUnderWay>>,
-    pub(crate) consumers: Vec<ClientId>,
+    pub(crate) consumers: Consumers,
     pub(crate) counters: ChannelCounters,
     /// In the topic's `channels_to_pump`.
     pub(crate) in_to_pump: Listed,
@@ -107,12 +98,6 @@ pub(crate) struct Channel {
     window: Window,
     /// The moves that a checkpoint's scan would miss; noted while a scan is under way.
     moved: Option<Vec<Moved>>,
-    /// Consumers that may take messages, in turn.
-    ready: DirtySet<ClientId>,
-    /// Consumers with some credit, but too little for a delivery of their own; see `REFILL_DELAY`.
-    refills: DirtySet<ClientId>,
-    /// The time at which the consumers of `refills` move to `ready`.
-    refill_at: Option<Duration>,
     /// True if the last delivery was the turn of the requeued messages. Deliveries alternate between requeued and
     /// waiting messages, so that neither starves.
     requeued_turn: bool,
@@ -188,8 +173,8 @@ impl Channel {
     /// True when a pump could deliver something.
     pub(crate) fn wants_pump(&self) -> bool {
         let dead = self.dead_letters.as_ref();
-        let can_deliver = !self.ready.is_empty() && self.deliverable_count() > 0;
-        !self.paused && (can_deliver || dead.is_some_and(|dead| dead.may_send()))
+        let can_deliver = !self.consumers.ready.is_empty() && self.deliverable_count() > 0;
+        self.pause.is_none() && (can_deliver || dead.is_some_and(|dead| dead.may_send()))
     }
 
     /// Makes [`Channel::oldest`] exact, unless hundreds of thousands of messages were finished behind older ones.
@@ -284,7 +269,7 @@ impl Channel {
     fn ephemeral_room(&self, depth_max: u64, clients: &Clients) -> u64 {
         // With no memory queue at all, a message needs a client that waits for it.
         let limit = match depth_max {
-            0 => self.ready_credit(clients),
+            0 => self.consumers.ready_credit(clients),
             _ => depth_max,
         };
         limit.saturating_sub(self.depth())
@@ -383,44 +368,6 @@ impl Channel {
             self.out_of_order.insert(entry.seq);
         }
         self.deferred.extend(entries);
-    }
-
-    /// Adds a consumer; it gets nothing before RDY.
-    pub(crate) fn subscribe(&mut self, id: ClientId) {
-        self.consumers.push(id);
-    }
-
-    /// Removes a consumer. What it holds stays in flight until its timeout.
-    pub(crate) fn unsubscribe(&mut self, id: ClientId, client: &mut Client) {
-        self.consumers.retain(|consumer| *consumer != id);
-        self.ready.remove(id, &mut client.consumer.in_ready);
-        self.refills.remove(id, &mut client.consumer.in_refills);
-        client.consumer.in_flight = 0;
-    }
-
-    /// Puts a consumer on the ready list if it may take messages.
-    ///
-    /// Call this after a change for which the consumer waits, such as RDY. After a FIN or REQ, call
-    /// [`Channel::refill`].
-    pub(crate) fn make_ready(&mut self, id: ClientId, client: &mut Client) {
-        if client.credit() > 0 {
-            self.ready.insert(id, &mut client.consumer.in_ready);
-        }
-    }
-
-    /// Lists a consumer that has finished or requeued messages. A consumer with enough credit goes on the ready list,
-    /// and one with little credit on the list of refills.
-    pub(crate) fn refill(&mut self, id: ClientId, client: &mut Client, now: Duration) {
-        let credit = client.credit();
-        if client.consumer.in_ready.is_set() || credit == 0 {
-            return;
-        }
-        if credit >= (client.consumer.ready_count / 8).clamp(1, TURN_MESSAGES) {
-            self.make_ready(id, client);
-        } else {
-            self.refills.insert(id, &mut client.consumer.in_refills);
-            self.refill_at.get_or_insert(now + REFILL_DELAY);
-        }
     }
 
     /// FIN.
@@ -549,21 +496,10 @@ impl Channel {
         for id in owners {
             if let Some(owner) = clients.get_mut(id) {
                 owner.consumer.in_flight -= 1;
-                self.make_ready(id, owner);
+                self.consumers.make_ready(id, owner);
             }
         }
-        if self.refill_at.is_some_and(|at| at <= now) {
-            self.refill_at = None;
-            while let Some(id) = self
-                .refills
-                .pop_first(|id| Some(&mut clients.get_mut(id)?.consumer.in_refills))
-            {
-                if let Some(client) = clients.get_mut(id) {
-                    moved = true;
-                    self.make_ready(id, client);
-                }
-            }
-        }
+        moved |= self.consumers.end_refills(now, clients);
         while work.is_left()
             && let Some(entry) = self.deferred.pop_due(now)
         {
@@ -583,7 +519,7 @@ impl Channel {
         let timeouts = [
             self.window.next_timeout(),
             self.deferred.next_due(),
-            self.refill_at,
+            self.consumers.refill_at,
             dead.and_then(|dead| dead.next_timeout()),
         ];
         timeouts.into_iter().flatten().min()
@@ -607,11 +543,11 @@ impl Channel {
         if let Some(latency) = &mut self.latency {
             latency.forget_all();
         }
-        for index in 0..self.consumers.len() {
-            let id = self.consumers[index];
+        for index in 0..self.consumers.all.len() {
+            let id = self.consumers.all[index];
             if let Some(client) = clients.get_mut(id) {
                 client.consumer.in_flight = 0;
-                self.make_ready(id, client);
+                self.consumers.make_ready(id, client);
             }
         }
         discarded
@@ -633,7 +569,6 @@ impl Channel {
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self, clients: &Clients) {
-        assert!(self.pause.is_none() || self.paused);
         self.waiting.check();
         self.requeued.check();
         self.window.check();
@@ -643,7 +578,7 @@ impl Channel {
         }
         let ordered = self.waiting.count() + self.window.count();
         assert_eq!(self.out_of_order.count(), self.owed_count() - ordered);
-        assert!(self.refills.is_empty() || self.refill_at.is_some());
+        self.consumers.check(clients);
         if let Some(undo) = &self.undo {
             undo.check();
             assert!(
@@ -666,10 +601,8 @@ impl Channel {
             self.oldest() <= owed.first().copied(),
             "the oldest is missed"
         );
-        for id in &self.consumers {
-            let client = clients.get(*id).expect("a consumer is connected");
-            self.ready.check(*id, &client.consumer.in_ready);
-            self.refills.check(*id, &client.consumer.in_refills);
+        for id in &self.consumers.all {
+            let client = &clients[*id];
             let held = self
                 .window
                 .iter()
@@ -679,17 +612,7 @@ impl Channel {
                 held, client.consumer.in_flight as usize,
                 "in_flight counts the window"
             );
-            let (in_ready, in_refills) = (&client.consumer.in_ready, &client.consumer.in_refills);
-            assert!(
-                client.credit() == 0 || in_ready.is_set() || in_refills.is_set(),
-                "credit puts it on one of the lists"
-            );
         }
-    }
-
-    fn ready_credit(&self, clients: &Clients) -> u64 {
-        let credits = self.ready.iter().filter_map(|id| clients.get(id));
-        credits.map(|client| u64::from(client.credit())).sum()
     }
 }
 

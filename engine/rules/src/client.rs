@@ -10,7 +10,7 @@ pub(crate) mod session;
 use crate::auth::AuthReason;
 use crate::dirty_set::Listed;
 use crate::ids::{ClientId, ShardId, TopicKey};
-use crate::refusal::Refusal;
+use crate::output::Refusal;
 use consumer::Consumer;
 use diskq_log::Log;
 use output::{ClientOutput, Token, Verb};
@@ -230,6 +230,13 @@ impl Client {
     /// Answers the current command with a complete frame.
     pub(crate) fn reply(&mut self, frame: &[u8]) {
         self.output.reply(frame);
+    }
+
+    /// Answers the current command with a text, such as JSON.
+    pub(crate) fn reply_text(&mut self, text: &str) {
+        let mut frame = Vec::with_capacity(text.len() + 8);
+        wire::encode::response(&mut frame, text.as_bytes());
+        self.reply(&frame);
     }
 
     /// Answers the current command with an error; a fatal one ends the connection once it is out.

@@ -8,7 +8,7 @@
 
 use crate::client::output::Token;
 use crate::ids::{ChannelId, ClientId, ShardId, TopicKey};
-use crate::refusal::Refusal;
+use crate::output::Refusal;
 use engine_dedup::Publication;
 use wire::id::Seq;
 use wire::name::TopicName;
@@ -74,6 +74,47 @@ pub struct ForwardId {
     pub(crate) bytes: usize,
 }
 
+/// The mail of a shard to all shards, itself included: publishes, and answers to publishes.
+#[derive(Debug)]
+pub(crate) struct Mail {
+    from: ShardId,
+    batches: Vec<ForwardBatch>,
+    replies: Vec<Vec<ForwardReply>>,
+}
+
+impl Mail {
+    pub(crate) fn new(from: ShardId, shards: u32) -> Mail {
+        Mail {
+            from,
+            batches: (0..shards).map(|_| ForwardBatch::new(from)).collect(),
+            replies: (0..shards).map(|_| Vec::new()).collect(),
+        }
+    }
+
+    /// The batch of publishes of this turn to topics of a shard.
+    pub(crate) fn to(&mut self, shard: ShardId) -> &mut ForwardBatch {
+        &mut self.batches[shard.0 as usize]
+    }
+
+    /// Adds the answer to a publish.
+    pub(crate) fn reply(&mut self, id: ForwardId, result: Result<(), Refusal>) {
+        self.replies[id.from.0 as usize].push(ForwardReply { id, result });
+    }
+
+    /// Takes the batch to a shard. `None`: there is nothing to send.
+    pub(crate) fn take_batch(&mut self, to: ShardId) -> Option<ForwardBatch> {
+        let empty = ForwardBatch::new(self.from);
+        let batch = self.to(to);
+        (!batch.is_empty()).then(|| std::mem::replace(batch, empty))
+    }
+
+    /// Takes the answers to publishes of a shard. `None`: there are none.
+    pub(crate) fn take_replies(&mut self, to: ShardId) -> Option<Vec<ForwardReply>> {
+        let replies = &mut self.replies[to.0 as usize];
+        (!replies.is_empty()).then(|| std::mem::take(replies))
+    }
+}
+
 impl ForwardEntry {
     /// `None`: the creation of a topic has no answer.
     pub(crate) fn forward_id(&self, from: ShardId) -> Option<ForwardId> {
@@ -111,26 +152,8 @@ impl ForwardBatch {
         topic: TopicName<'_>,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> usize {
-        let name = topic.as_bytes();
-        self.bytes.extend_from_slice(name);
-        let before = self.bytes.len();
-        for body in publication.bodies.clone() {
-            self.bytes
-                .extend_from_slice(&(body.len() as u32).to_be_bytes());
-            self.bytes.extend_from_slice(body);
-        }
-        let packed_bytes = self.bytes.len() - before;
-        self.entries.push(ForwardEntry {
-            sender: Some(sender),
-            wants_sync: false,
-            topic_bytes: name.len() as u8,
-            count: publication.count,
-            body_bytes: publication.body_bytes,
-            defer_ms: publication.defer_ms,
-            origin: publication.origin,
-            packed_bytes,
-        });
-        packed_bytes
+        let entry = self.add(Some(sender), topic, publication);
+        entry.packed_bytes
     }
 
     /// Adds a message for a dead-letter topic.
@@ -141,26 +164,46 @@ impl ForwardBatch {
         body: &[u8],
         wants_sync: bool,
     ) {
-        self.push(sender, topic, &Publication::one(body, 0, None));
-        if let Some(entry) = self.entries.last_mut() {
-            entry.wants_sync = wants_sync;
-        }
+        let entry = self.add(Some(sender), topic, &Publication::one(body, 0, None));
+        entry.wants_sync = wants_sync;
     }
 
     /// Adds a topic that is to be created though nothing was published: MPUB with a bad body does
     /// that.
     pub(crate) fn push_creation(&mut self, topic: TopicName<'_>) {
-        let name = topic.as_bytes();
-        self.bytes.extend_from_slice(name);
-        self.entries.push(ForwardEntry {
-            sender: None,
-            wants_sync: false,
-            topic_bytes: name.len() as u8,
+        let nothing = Publication {
+            bodies: std::iter::empty(),
             count: 0,
             body_bytes: 0,
             defer_ms: 0,
             origin: None,
-            packed_bytes: 0,
-        });
+        };
+        self.add(None, topic, &nothing);
+    }
+
+    fn add<'b>(
+        &mut self,
+        sender: Option<Sender>,
+        topic: TopicName<'_>,
+        publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
+    ) -> &mut ForwardEntry {
+        let name = topic.as_bytes();
+        self.bytes.extend_from_slice(name);
+        let before = self.bytes.len();
+        for body in publication.bodies.clone() {
+            self.bytes
+                .extend_from_slice(&(body.len() as u32).to_be_bytes());
+            self.bytes.extend_from_slice(body);
+        }
+        self.entries.push_mut(ForwardEntry {
+            sender,
+            wants_sync: false,
+            topic_bytes: name.len() as u8,
+            count: publication.count,
+            body_bytes: publication.body_bytes,
+            defer_ms: publication.defer_ms,
+            origin: publication.origin,
+            packed_bytes: self.bytes.len() - before,
+        })
     }
 }

@@ -4,15 +4,13 @@
 //! shown covers between half of `--e2e-processing-latency-window-time` and all of it, as in nsqd.
 //! Values are within 1 %, ranks are exact; nsqd's sketch has exact values and ranks within 1 %.
 
-use crate::latency_histogram::LatencyHistogram;
-use crate::now::Now;
-use crate::stats::{LatencyStats, Percentile};
-use crate::window_histogram::{Sum, Together, WindowHistogram};
-use diskq_log::SeqRange;
+use diskq_log::{Now, SeqRange};
+use serde::Serialize;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::frame::{ATTEMPTS_AT, TIMESTAMP_AT};
+use wire::go_json::null_if_empty;
 use wire::id::Seq;
 
 /// The longest latency that is recorded: a year. A larger value says that the wall clock was set between publish and FIN.
@@ -119,14 +117,32 @@ impl Latency {
 
     /// Adds the latencies of the last while to a sum.
     pub(crate) fn add_to(&self, mono: Duration, sum: &mut Sum) {
-        self.halves(mono).for_each(|half| sum.add(half));
+        if !self.is_out_of_date(mono) {
+            sum.add(&self.newer);
+        }
+        if mono < self.rotate_at {
+            sum.add(&self.older);
+        }
     }
+}
 
-    fn halves(&self, mono: Duration) -> impl Iterator<Item = &WindowHistogram> {
-        let newer = (!self.is_out_of_date(mono)).then_some(&self.newer);
-        let older = (mono < self.rotate_at).then_some(&self.older);
-        newer.into_iter().chain(older)
-    }
+/// End-to-end latency over the last window.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct LatencyStats {
+    /// Samples in the window.
+    pub count: u64,
+    /// In the order of the flags; empty (`null` in JSON) when latency is not measured.
+    #[serde(serialize_with = "null_if_empty")]
+    pub percentiles: Vec<Percentile>,
+}
+
+/// One percentile of a latency.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+pub struct Percentile {
+    /// The quantile, in (0, 1].
+    pub quantile: f64,
+    /// Nanoseconds; an estimate, hence not an integer. 0 without samples.
+    pub value: f64,
 }
 
 /// Returns the latencies of a channel. `None`: they are not measured.
@@ -135,11 +151,12 @@ pub(crate) fn stats(
     options: Option<&LatencyOptions>,
     latency: Option<&Latency>,
 ) -> LatencyStats {
-    let (Some(options), Some(latency)) = (options, latency) else {
-        return LatencyStats::default();
-    };
-    let all = Together::new(latency.halves(mono).collect());
-    figures(options, all.count(), |quantile| all.value_at(quantile))
+    let sum = latency.map(|latency| {
+        let mut sum = Sum::default();
+        latency.add_to(mono, &mut sum);
+        sum
+    });
+    stats_of_sum(options, sum.as_ref())
 }
 
 /// Returns the latencies of all channels of a topic. `None`: no channel measures them. Without channels there are no
@@ -148,26 +165,218 @@ pub(crate) fn stats_of_sum(options: Option<&LatencyOptions>, sum: Option<&Sum>) 
     let (Some(options), Some(sum)) = (options, sum) else {
         return LatencyStats::default();
     };
-    figures(options, sum.count(), |quantile| sum.value_at(quantile))
-}
-
-fn figures(options: &LatencyOptions, count: u64, value_at: impl Fn(f64) -> u64) -> LatencyStats {
     let percentile = |&quantile: &f64| Percentile {
         quantile,
-        value: value_at(quantile) as f64,
+        value: sum.value_at(quantile) as f64,
     };
     LatencyStats {
-        count,
+        count: sum.count(),
         percentiles: options.percentiles.iter().map(percentile).collect(),
+    }
+}
+
+/// The upper bounds of the buckets in nanoseconds, from 100 µs to 1 h. One more bucket has no upper bound.
+pub const LATENCY_BOUNDS_NS: [u64; 23] = [
+    100_000,
+    250_000,
+    500_000,
+    1_000_000,
+    2_500_000,
+    5_000_000,
+    10_000_000,
+    25_000_000,
+    50_000_000,
+    100_000_000,
+    250_000_000,
+    500_000_000,
+    1_000_000_000,
+    2_500_000_000,
+    5_000_000_000,
+    10_000_000_000,
+    25_000_000_000,
+    50_000_000_000,
+    100_000_000_000,
+    250_000_000_000,
+    500_000_000_000,
+    1_000_000_000_000,
+    3_600_000_000_000,
+];
+
+/// The number of messages by their time from publish to FIN, since the channel was made: 208 bytes. The counts only
+/// grow, so a monitoring system can add those of several nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LatencyHistogram {
+    /// The number of messages in each bucket; the last one has no upper bound.
+    counts: [u64; LATENCY_BOUNDS_NS.len() + 1],
+    /// 128 bits: an hour for each of a million messages a second fills 64 bits within seconds.
+    sum_ns: u128,
+}
+
+impl LatencyHistogram {
+    /// Counts a message that took this time. A bound belongs to its bucket.
+    pub(crate) fn record(&mut self, took_ns: u64) {
+        let bucket = LATENCY_BOUNDS_NS.partition_point(|bound| *bound < took_ns);
+        self.counts[bucket] += 1;
+        self.sum_ns += u128::from(took_ns);
+    }
+
+    /// Returns for each bound of [`LATENCY_BOUNDS_NS`] how many messages took at most this time, and then the number of
+    /// all messages.
+    pub fn cumulative(&self) -> impl Iterator<Item = u64> {
+        self.counts.iter().scan(0, |total, count| {
+            *total += count;
+            Some(*total)
+        })
+    }
+
+    /// Returns the time of all messages together in seconds.
+    #[must_use]
+    pub fn sum_seconds(&self) -> f64 {
+        self.sum_ns as f64 / 1e9
+    }
+
+    /// Returns whether no message was counted.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.counts.iter().all(|count| *count == 0)
+    }
+}
+
+/// Buckets of an octave: a bucket is at most 1/128 of its values wide.
+const BUCKETS: usize = 128;
+
+/// The number of values by their size, within 1 %, for quantiles over a window.
+///
+/// ```text
+///   values    0 ... 127 | 128 ... 255 | 256 ... 511 | 512 ... 1023 | ...
+///   octave        0     |      1      |      2      |      3       |        128 buckets each
+///   a bucket      1     |      1      |      2      |      4       |        values wide
+/// ```
+///
+/// Only the octaves that have a value take memory: most latencies of a channel lie in a few of them. Each octave has the
+/// number of its values, so a quantile looks at the buckets of one octave only.
+pub(crate) type WindowHistogram = Histogram<u32>;
+
+/// The values of several histograms together.
+pub(crate) type Sum = Histogram<u64>;
+
+/// A histogram. `C` holds the count of a bucket.
+#[derive(Debug, Default)]
+pub(crate) struct Histogram<C> {
+    /// In the order of their indexes.
+    octaves: Vec<Octave<C>>,
+}
+
+#[derive(Debug)]
+struct Octave<C> {
+    index: usize,
+    /// The number of values: the sum of `counts`.
+    count: u64,
+    counts: Box<[C; BUCKETS]>,
+}
+
+impl<C: Copy + Default> Histogram<C> {
+    /// Returns the octave with an index, and makes it if it has no value yet.
+    fn octave(&mut self, index: usize) -> &mut Octave<C> {
+        let found = self.octaves.binary_search_by_key(&index, |it| it.index);
+        let at = found.unwrap_or_else(|at| {
+            let new = Octave {
+                index,
+                count: 0,
+                counts: Box::new([C::default(); BUCKETS]),
+            };
+            self.octaves.insert(at, new);
+            at
+        });
+        &mut self.octaves[at]
+    }
+
+    /// Removes all values, and gives their memory back.
+    pub(crate) fn reset(&mut self) {
+        self.octaves.clear();
+    }
+}
+
+impl WindowHistogram {
+    /// Counts a value. A bucket that is full keeps its count.
+    pub(crate) fn record(&mut self, value: u64) {
+        let (octave, bucket) = place(value);
+        let octave = self.octave(octave);
+        if let Some(count) = octave.counts[bucket].checked_add(1) {
+            octave.counts[bucket] = count;
+            octave.count += 1;
+        }
+    }
+}
+
+impl Sum {
+    /// Adds the values of a histogram.
+    pub(crate) fn add(&mut self, histogram: &WindowHistogram) {
+        for octave in &histogram.octaves {
+            let sum = self.octave(octave.index);
+            sum.count += octave.count;
+            for (sum, count) in sum.counts.iter_mut().zip(&*octave.counts) {
+                *sum += u64::from(*count);
+            }
+        }
+    }
+
+    /// Returns the number of all values.
+    pub(crate) fn count(&self) -> u64 {
+        self.octaves.iter().map(|octave| octave.count).sum()
+    }
+
+    /// Returns the highest value of the bucket that has the quantile, a number in (0, 1]. Returns 0 without values.
+    pub(crate) fn value_at(&self, quantile: f64) -> u64 {
+        let rank = ((quantile * self.count() as f64).ceil() as u64).max(1);
+        let counts = self.octaves.iter().map(|octave| octave.count);
+        let Some((at, rank)) = find(counts, rank) else {
+            return 0;
+        };
+        let octave = &self.octaves[at];
+        let found = find(octave.counts.iter().copied(), rank);
+        let (bucket, _) = found.expect("the octave has as many values as its buckets");
+        highest(octave.index, bucket)
+    }
+}
+
+/// Returns the index of the count that has the value of this rank, and the rank among the values of this count.
+fn find(counts: impl Iterator<Item = u64>, mut rank: u64) -> Option<(usize, u64)> {
+    for (index, count) in counts.enumerate() {
+        if rank <= count {
+            return Some((index, rank));
+        }
+        rank -= count;
+    }
+    None
+}
+
+/// Returns the octave and the bucket of a value.
+fn place(value: u64) -> (usize, usize) {
+    let octave = match value.checked_ilog2() {
+        Some(log) if log >= BUCKETS.ilog2() => (log - BUCKETS.ilog2() + 1) as usize,
+        _ => return (0, value as usize),
+    };
+    let bucket = (value >> (octave - 1)) as usize - BUCKETS;
+    (octave, bucket)
+}
+
+/// Returns the highest value of a bucket.
+fn highest(octave: usize, bucket: usize) -> u64 {
+    match octave.checked_sub(1) {
+        None => bucket as u64,
+        Some(shift) => (((BUCKETS + bucket) as u64) << shift) | ((1 << shift) - 1),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use hdrhistogram::Histogram as Reference;
     use wire::frame::{HEADER_BYTES, write_header};
     use wire::id::MessageId;
 
+    const OCTAVES: usize = (u64::BITS - BUCKETS.ilog2() + 1) as usize;
     const OPTIONS_WINDOW: Duration = Duration::from_secs(600);
 
     fn options() -> LatencyOptions {
@@ -261,5 +470,76 @@ mod tests {
         assert_eq!(stats_of_sum(Some(&options), None), nothing);
         assert_eq!(stats(now(100).mono, None, Some(&channels[0])), nothing);
         assert_eq!(stats(now(100).mono, Some(&options), None), nothing);
+    }
+
+    #[test]
+    fn each_time_is_in_the_bucket_of_the_next_bound() {
+        let mut histogram = LatencyHistogram::default();
+        assert!(histogram.is_empty());
+        assert!(LATENCY_BOUNDS_NS.is_sorted());
+        for took in [0, 100_000, 100_001, 2_500_000, u64::MAX, u64::MAX] {
+            histogram.record(took);
+        }
+        assert!(!histogram.is_empty());
+        let shown: Vec<u64> = histogram.cumulative().collect();
+        let expected = [&[2, 3, 3, 3][..], &[4; 19], &[6]].concat();
+        assert_eq!(shown, expected);
+        let sum = 2.0 * u64::MAX as f64 / 1e9 + 0.0027;
+        assert!((histogram.sum_seconds() - sum).abs() < 1e-3 * sum);
+        assert_eq!(size_of::<LatencyHistogram>(), 208);
+    }
+
+    #[test]
+    fn a_bucket_has_its_values_within_one_per_cent() {
+        let values = (0..2000).chain((0..64).map(|shift| u64::MAX >> shift));
+        let mut before = None;
+        let mut places: Vec<_> = values.map(|value| (value, place(value))).collect();
+        places.sort_unstable();
+        for (value, (octave, bucket)) in places {
+            let most = highest(octave, bucket);
+            assert!(octave < OCTAVES && bucket < BUCKETS, "{value}");
+            assert!(value <= most && most - value <= value / 128, "{value}");
+            assert!(before <= Some((octave, bucket)), "{value}");
+            before = Some((octave, bucket));
+        }
+    }
+
+    /// HdrHistogram with two digits has the same buckets.
+    #[test]
+    fn quantiles_are_those_of_hdr_histogram() {
+        let mut state = 7_u64;
+        let mut random = |bits: u32| {
+            state = state
+                .wrapping_mul(6_364_136_223_846_793_005)
+                .wrapping_add(1);
+            state >> (64 - bits)
+        };
+        for round in 0..200 {
+            let mut expected = Reference::<u32>::new(2).expect("two digits are possible");
+            let mut halves = [WindowHistogram::default(), WindowHistogram::default()];
+            for _ in 0..random(9) {
+                let bits = 1 + random(5) as u32 + random(3) as u32;
+                let value = random(bits);
+                expected.record(value).expect("it grows");
+                halves[random(1) as usize].record(value);
+            }
+            let mut sum = Sum::default();
+            halves.iter().for_each(|half| sum.add(half));
+            assert_eq!(sum.count(), expected.len(), "round {round}");
+            for quantile in [1e-9, 0.01, 0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999, 1.0] {
+                let found = sum.value_at(quantile);
+                assert_eq!(found, expected.value_at_quantile(quantile), "{quantile}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_reset_histogram_is_empty() {
+        let mut histogram = WindowHistogram::default();
+        histogram.record(5);
+        histogram.reset();
+        let mut sum = Sum::default();
+        sum.add(&histogram);
+        assert_eq!((sum.count(), sum.value_at(0.5)), (0, 0));
     }
 }

@@ -29,74 +29,51 @@ mod auth;
 mod broker;
 mod channel;
 mod client;
-mod coalescing;
-mod dead_letter_rules;
-mod dead_letters;
-mod deferred;
 mod dirty_set;
-mod discarded;
 mod drain;
-mod due_times;
 mod forward;
 mod ids;
 mod latency;
-mod latency_histogram;
 mod long_queue;
-mod now;
-mod outbound;
-mod owed;
+mod output;
 mod pause;
 mod peek;
-mod random;
 mod ranges;
-mod refusal;
-mod required;
-mod seq_set;
-mod single_message;
 pub mod stats;
-mod tls;
 mod topic;
-mod topology;
-mod unclaimed;
 mod undo;
 mod window;
-mod window_histogram;
 mod work;
 
-pub use auth::{AuthQuery, Authorization, Grants};
+pub use auth::{AuthQuery, Authorization, Grants, TlsSession};
 pub use broker::admin::{AdminError, Outcome};
-pub use broker::output::{Change, DeletedLog, Level, Output, Wakeup};
+pub use broker::options::{BrokerOptions, Required};
 pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::turn::Sent;
-pub use broker::{Broker, BrokerOptions, place};
-pub use channel::dead_letters::DEAD_LETTER_BYTES;
+pub use broker::{Broker, place};
+pub use channel::dead_letters::{
+    DEAD_LETTER_BYTES, DeadLetterError, DeadLetterRule, DeadLetterRules,
+};
 pub use client::Client;
-pub use dead_letter_rules::{DeadLetterError, DeadLetterRule, DeadLetterRules};
-pub use diskq_log::{ColdMessage, Seq};
-pub use drain::{Drain, DrainStep};
+pub use client::consumer::Topology;
+pub use client::output::Piece;
+pub use diskq_log::{ColdMessage, Now, Random, Seq};
+pub use drain::{Drain, DrainStep, Owed};
 pub use engine_dedup::{
     ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow, Publication,
     PublisherRule, RestoredKeys, RuleMemory, SavedKeys, has_publishers, rule_memory,
 };
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub use ids::{ClientId, ShardId, TaskId, TopicKey};
-pub use latency::LatencyOptions;
-pub use latency_histogram::{LATENCY_BOUNDS_NS, LatencyHistogram};
-pub use now::Now;
-pub use outbound::Piece;
-pub use owed::Owed;
+pub use latency::{LATENCY_BOUNDS_NS, LatencyHistogram, LatencyOptions};
+pub use output::{Change, DeletedLog, Level, Output, Refusal, Wakeup};
 pub use pause::{PAUSE_TIME_MAX, Pause};
 pub use peek::{
     LogEnd, PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame,
     PeekedMessage,
 };
-pub use random::Random;
-pub use refusal::Refusal;
-pub use required::Required;
-pub use tls::TlsSession;
+pub use topic::unclaimed::{UnclaimedBounds, UnclaimedRules};
 pub use topic::{GraceOptions, TopicOptions};
-pub use topology::Topology;
-pub use unclaimed::{UnclaimedBounds, UnclaimedRules};
 pub use undo::{NoUndo, UNDO_TIME_MAX};
 pub use window::TICK;
 pub use work::TURN_ENTRIES;

@@ -1,7 +1,6 @@
 //! [`Pause`]: a pause as an operator asks for it, with an end, a note and a name.
 
-use crate::now::Now;
-use diskq_log::PauseTerms;
+use diskq_log::{Now, PauseTerms};
 use std::time::Duration;
 
 /// The longest time after which a pause can end by itself.
@@ -18,7 +17,7 @@ pub struct Pause {
     pub by: String,
 }
 
-/// The terms of a pause that is under way, and its end on the monotonic clock.
+/// A pause that is under way: its terms, and its end on the monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PauseUnderWay {
     /// `None`: the pause has no end.
@@ -28,11 +27,11 @@ pub(crate) struct PauseUnderWay {
 }
 
 impl PauseUnderWay {
-    /// A pause that begins now. `None`: the pause has no terms, so nothing has to be remembered.
-    pub(crate) fn begin(now: Now, pause: &Pause) -> Option<Box<PauseUnderWay>> {
+    /// A pause that begins now.
+    pub(crate) fn begin(now: Now, pause: &Pause) -> Box<PauseUnderWay> {
         let length_ns = |length: Duration| u64::try_from(length.as_nanos()).unwrap_or(u64::MAX);
         let end_ns = |length| now.wall_ns.saturating_add(length_ns(length)).max(1);
-        let under_way = PauseUnderWay {
+        Box::new(PauseUnderWay {
             until: pause.length.map(|length| now.mono.saturating_add(length)),
             terms: PauseTerms {
                 until_ns: pause.length.map_or(0, end_ns),
@@ -40,16 +39,12 @@ impl PauseUnderWay {
                 note: pause.note.clone(),
                 by: pause.by.clone(),
             },
-        };
-        (!under_way.terms.are_none()).then(|| Box::new(under_way))
+        })
     }
 
     /// A pause that an earlier run began. A pause whose time has passed ends at once. If the wall clock was set back, the
     /// pause lasts for as long as the operator asked for from now on, and not longer.
-    pub(crate) fn restore(now: Now, terms: &PauseTerms) -> Option<Box<PauseUnderWay>> {
-        if terms.are_none() {
-            return None;
-        }
+    pub(crate) fn restore(now: Now, terms: &PauseTerms) -> Box<PauseUnderWay> {
         let left = terms.until_ns.saturating_sub(now.wall_ns);
         let longest = match terms.length_ns {
             0 => PAUSE_TIME_MAX.as_nanos() as u64,
@@ -60,14 +55,9 @@ impl PauseUnderWay {
             terms.until_ns = now.wall_ns.saturating_add(longest);
         }
         let left = Duration::from_nanos(left.min(longest));
-        Some(Box::new(PauseUnderWay {
+        Box::new(PauseUnderWay {
             until: (terms.until_ns > 0).then(|| now.mono + left),
             terms,
-        }))
-    }
-
-    /// Returns whether the time of the pause is over.
-    pub(crate) fn is_over(&self, now: Now) -> bool {
-        self.until.is_some_and(|until| until <= now.mono)
+        })
     }
 }

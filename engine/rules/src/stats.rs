@@ -3,16 +3,16 @@
 //!
 //! Every shard answers a [`StatsFilter`] with one [`StatsSnapshot`]; the shell merges them
 //! ([`StatsSnapshot::merge`]). Nothing here counts: the counters live in the topic, the channel and
-//! the client, and are copied out. The fields and their order are those of nsqd's JSON. Fields that
-//! nsqd lacks come last.
+//! the client, and are copied out. The fields and their order are those of nsqd's JSON. Nearly all
+//! fields that nsqd lacks come last.
 
 use crate::ids::{ClientId, TopicKey};
-use crate::latency_histogram::LatencyHistogram;
-use crate::window_histogram::Sum;
+use crate::latency::{LatencyHistogram, Sum};
+pub use crate::latency::{LatencyStats, Percentile};
 pub use engine_dedup::{KeyStats, NumberStats};
 use serde::Serialize;
 use std::time::Duration;
-use wire::go_json::{is_default, null_if_empty};
+use wire::go_json::is_default;
 
 /// The topics and channels that a snapshot is to hold.
 ///
@@ -399,25 +399,6 @@ pub struct PubCount {
     pub topic: String,
     /// Messages. A publish to a topic of another shard counts when it is forwarded, even if that shard refuses it.
     pub count: u64,
-}
-
-/// End-to-end latency over the last window.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct LatencyStats {
-    /// Samples in the window.
-    pub count: u64,
-    /// In the order of the flags; empty (`null` in JSON) when latency is not measured.
-    #[serde(serialize_with = "null_if_empty")]
-    pub percentiles: Vec<Percentile>,
-}
-
-/// One percentile of a latency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Percentile {
-    /// The quantile, in (0, 1].
-    pub quantile: f64,
-    /// Nanoseconds; an estimate, hence not an integer. 0 without samples.
-    pub value: f64,
 }
 
 /// nsqd's memory figures. Most speak of Go's collector and stay 0 here; the keys are kept because

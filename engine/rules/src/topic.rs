@@ -9,67 +9,43 @@
 //! Each undistributed message is held in the log once, by the topic; on distribution that hold
 //! passes to the first channel and the others add one each.
 
+mod channels;
 mod checkpoint;
-mod disk_use;
-mod distribution;
-mod ends;
 mod grace;
-mod in_bounds;
-mod in_grace;
-mod owed;
-mod peek;
-mod pieces;
-mod pump;
-mod restore;
-mod stop;
-mod unclaimed;
+mod kept;
+mod report;
+pub(crate) mod restore;
+pub(crate) mod unclaimed;
 mod undo;
 mod unfinished_checkpoint;
-mod waiters;
+mod waits;
 
 use crate::channel::Channel;
+use crate::channel::dead_letters::{DeadLetter, DeadLetterRules, LettersEnd, MovedLetters};
+use crate::channel::delivery::Delivery;
+use crate::channel::discarded::Discarded;
 use crate::client::Clients;
-use crate::dead_letter_rules::DeadLetterRules;
-use crate::dead_letters::{DeadLetter, MovedLetters};
-use crate::dirty_set::{DirtySet, Listed};
-use crate::discarded::Discarded;
-use crate::forward::WaitingPublish;
-use crate::ids::{ChannelId, ClientId, TaskId};
+use crate::dirty_set::Listed;
+use crate::ids::{ChannelId, ClientId};
 use crate::latency::{Latency, LatencyOptions};
-use crate::long_queue::LongQueue;
-use crate::now::Now;
 use crate::pause::PauseUnderWay;
 use crate::ranges::Ranges;
-use crate::unclaimed::UnclaimedRules;
 use crate::undo::Undo;
 use crate::work::Work;
-use diskq_log::{
-    AppendError, CheckpointNumber, Durable, Log, LogOptions, SeqRange, SlotKind, plant,
-};
+use channels::Channels;
+use diskq_log::{AppendError, Durable, Log, LogOptions, Now, SeqRange, SlotKind, plant};
 use engine_dedup::{DedupRule, DedupRules, Gate, Publication};
-use grace::Grace;
 pub use grace::GraceOptions;
-use slotmap::SlotMap;
-use std::collections::{BTreeMap, VecDeque};
-use std::ops::Bound;
+use grace::{DEFERRED_MAX, Grace};
+use kept::{Kept, Pieces, Totals, owed_run};
 use std::sync::Arc;
 use std::time::Duration;
-use unclaimed::Unclaimed;
-use unfinished_checkpoint::UnfinishedCheckpoint;
-pub(crate) use waiters::Waiter;
-use waiters::Waiters;
+use unclaimed::{Unclaimed, UnclaimedRules};
+use unfinished_checkpoint::{Checkpoints, Stopping};
+use waits::Waits;
+pub(crate) use waits::{Retrier, Waiter};
 use wire::id::{MessageId, Seq};
 use wire::name::{ChannelName, TopicName};
-
-/// A connection or task whose command is tried again once the topic has started (only the topic's creator waits for
-/// that), or has caught up ([`Topic::catch_up`]).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Retrier {
-    /// A connection.
-    Client(ClientId),
-    /// A task of the shell.
-    Task(TaskId),
-}
 
 /// The result of a publish that was not refused.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -78,14 +54,6 @@ pub(crate) enum Published {
     Done,
     /// The messages are in the log. Answer when the log is synced up to this seq (`--sync-every=1`).
     AfterSync(Seq),
-}
-
-/// The progress of a graceful stop.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stopping {
-    No,
-    Checkpoint(CheckpointNumber),
-    Done,
 }
 
 /// Settings that all topics share.
@@ -109,6 +77,22 @@ pub struct TopicOptions {
     pub dedup: Arc<DedupRules>,
 }
 
+/// No rules, for tests and measurements. nsqd sets every field.
+impl Default for TopicOptions {
+    fn default() -> TopicOptions {
+        TopicOptions {
+            log: LogOptions::default(),
+            mem_queue_size: 10_000,
+            group_commit: false,
+            latency: None,
+            grace: GraceOptions::default(),
+            dead_letters: Arc::default(),
+            unclaimed: Arc::default(),
+            dedup: Arc::default(),
+        }
+    }
+}
+
 impl TopicOptions {
     /// Returns the settings of the log of a topic. A topic with a rule keeps the origins of its messages in the log.
     #[must_use]
@@ -125,83 +109,70 @@ impl TopicOptions {
     }
 }
 
+/// What the broker's lists know of a topic.
+#[derive(Debug, Default)]
+pub(crate) struct TopicListed {
+    /// In the broker's `topics_to_pump`.
+    pub(crate) to_pump: Listed,
+    /// In the broker's `topics_to_release`.
+    pub(crate) to_release: Listed,
+    /// The broker's timer for the topic, if one is set.
+    pub(crate) timer_at: Option<Duration>,
+}
+
+/// What the broker takes from a topic at the end of a turn.
+#[derive(Debug, Default)]
+pub(crate) struct TopicOutput {
+    /// WARNING lines for the log.
+    pub(crate) news: Vec<String>,
+    /// Messages on their way to dead-letter topics.
+    pub(crate) dead_letters: Vec<(ChannelId, DeadLetter)>,
+    /// The channels whose dead letters are held, until letters of the shard have arrived.
+    pub(crate) held_letters: Vec<ChannelId>,
+}
+
 /// One topic.
 ///
-/// Invariants: after `distribute`, `undistributed` is empty unless the topic is not open ([`Topic::is_open`]) or
-/// [`Topic::has_work_left`]. The log holds each seq once for each channel that owes it, once if it is undistributed,
-/// once if the grace keeps it, once if its number is not saved, once for each undo that has it, and once for each list
-/// of discarded messages that has it. The subscriptions and lists that have the id of a channel lose the id when the
-/// channel is deleted.
+/// Invariants: after `distribute`, no message is undistributed unless the topic is not open ([`Topic::is_open`]) or
+/// [`Topic::has_work_left`]. The log counts the holders of each message: each channel that owes it, each undo and each
+/// list of discarded messages that has it, the topic if it is undistributed, the grace if it keeps it, and the numbers if
+/// its number is not saved. When a channel is deleted, the subscriptions and lists that have its id lose the id.
 #[derive(Debug)]
 pub(crate) struct Topic {
     pub(crate) name: Arc<str>,
     pub(crate) ephemeral: bool,
-    pub(crate) paused: bool,
-    /// The terms of the pause. `None`: the topic is not paused, or its pause has no terms.
+    options: TopicOptions,
+    pub(crate) log: Log,
+    pub(crate) channels: Channels,
+    /// `None`: the topic is not paused.
     pub(crate) pause: Option<Box<PauseUnderWay>>,
     /// False until the channels that the nsqlookupds know of are created. Until then the topic keeps what is published.
     pub(crate) started: bool,
-    pub(crate) message_count: u64,
-    /// The next seq of the log at the start of the process, or when the topic was made.
-    pub(crate) first_seq: Seq,
-    pub(crate) message_bytes: u64,
-    /// Messages of refused publishes.
-    pub(crate) refused_count: u64,
-    /// In the broker's `topics_to_pump`.
-    pub(crate) in_to_pump: Listed,
-    /// The channels whose dead letters are held, until letters of the shard have arrived.
-    pub(crate) held_letters: Vec<ChannelId>,
-    /// In the broker's `topics_to_release`.
-    pub(crate) in_to_release: Listed,
-    /// The earliest timeout of a channel; may be early, never late. Kept so that a turn need not
-    /// ask every channel.
-    deadline: Option<Duration>,
-    /// The time at which the first pause or undo of the topic or of a channel ends; may be early, never late.
-    ends_at: Option<Duration>,
-    /// The broker's timer for this topic, if one is set.
-    pub(crate) timer_at: Option<Duration>,
-    /// Connections whose publish found no room.
-    pub(crate) blocked_clients: Vec<ClientId>,
-    /// Tasks whose publish found no room.
-    pub(crate) blocked_tasks: Vec<TaskId>,
-    /// The connections and tasks that wait until the topic has started, or has caught up.
-    pub(crate) retriers: Vec<Retrier>,
-    /// Publishes of other shards that found no room, or the topic not started, in order.
-    pub(crate) waiting_publishes: VecDeque<WaitingPublish>,
-    pub(crate) log: Log,
-    /// A checkpoint that is as durable as promised says that the topic and its channels exist: they survive a crash,
-    /// with or without messages.
-    pub(crate) is_recorded: bool,
-    /// True after a failed sync. The log is poisoned, and messages that are not synced never will be.
-    pub(crate) sync_failed: bool,
     /// A drain has withdrawn the topic from the nsqlookupds.
     pub(crate) is_withdrawn: bool,
-    stopping: Stopping,
-    pub(crate) waiters: Waiters,
-    options: TopicOptions,
-    undistributed: Ranges,
+    /// The messages that the topic has taken.
+    pub(crate) totals: Totals,
+    /// The next seq of the log at the start of the process, or when the topic was made.
+    pub(crate) first_seq: Seq,
+    /// Messages of refused publishes.
+    pub(crate) refused_count: u64,
+    pub(crate) listed: TopicListed,
+    pub(crate) output: TopicOutput,
+    pub(crate) waits: Waits,
+    pub(crate) checkpoints: Checkpoints,
+    /// The messages that no channel has got.
+    undistributed: Kept<u32>,
     /// The number of deferred messages that were published since the last call of [`Topic::distribute`].
     new_deferred: usize,
-    /// The undistributed messages that are deferred, each with its deferral in milliseconds.
-    undistributed_deferred: LongQueue<(Seq, u32)>,
-    /// The checkpoint that is to follow the one under way.
-    wanted: Option<Durable>,
-    unfinished: Option<Box<UnfinishedCheckpoint>>,
-    /// The messages that the topic was emptied of, while they can be brought back. They lie below `undistributed`.
+    /// The messages that the topic was emptied of, while they can be brought back. They lie below those that are
+    /// undistributed.
     pub(crate) undo: Option<Box<Undo>>,
     discarded: Vec<Discarded>,
-    grace: Option<Box<Grace>>,
+    pub(crate) grace: Option<Box<Grace>>,
     /// `None`: a topic without channels keeps all messages.
     unclaimed: Option<Box<Unclaimed>>,
     /// `None`: the topic does not recognise messages that come again.
     pub(crate) gate: Option<Box<Gate>>,
-    /// WARNING lines for the log.
-    pub(crate) news: Vec<String>,
-    /// Messages on their way to dead-letter topics, to be taken by the broker.
-    pub(crate) dead_letters: Vec<(ChannelId, DeadLetter)>,
-    channels: SlotMap<ChannelId, Channel>,
-    by_name: BTreeMap<Box<str>, ChannelId>,
-    channels_to_pump: DirtySet<ChannelId>,
 }
 
 impl Topic {
@@ -220,45 +191,26 @@ impl Topic {
         Topic {
             name: name.as_str().into(),
             ephemeral: name.is_ephemeral(),
-            paused: false,
+            options,
+            channels: Channels::default(),
             pause: None,
             started: true,
-            message_count: 0,
-            first_seq: log.next_seq(),
-            message_bytes: 0,
-            refused_count: 0,
-            in_to_pump: Listed::default(),
-            held_letters: Vec::new(),
-            in_to_release: Listed::default(),
-            deadline: None,
-            ends_at: None,
-            timer_at: None,
-            blocked_clients: Vec::new(),
-            blocked_tasks: Vec::new(),
-            retriers: Vec::new(),
-            waiting_publishes: VecDeque::new(),
-            log,
-            is_recorded: false,
-            sync_failed: false,
             is_withdrawn: false,
-            stopping: Stopping::No,
-            waiters: Waiters::default(),
-            options,
-            undistributed: Ranges::default(),
+            totals: Totals::default(),
+            first_seq: log.next_seq(),
+            refused_count: 0,
+            log,
+            listed: TopicListed::default(),
+            output: TopicOutput::default(),
+            waits: Waits::default(),
+            checkpoints: Checkpoints::default(),
+            undistributed: Kept::default(),
             new_deferred: 0,
-            undistributed_deferred: LongQueue::default(),
-            wanted: None,
-            unfinished: None,
             undo: None,
             discarded: Vec::new(),
             grace: None,
             unclaimed: bounds.map(Unclaimed::new).map(Box::new),
             gate: gate.map(Box::new),
-            news: Vec::new(),
-            dead_letters: Vec::new(),
-            channels: SlotMap::default(),
-            by_name: BTreeMap::new(),
-            channels_to_pump: DirtySet::default(),
         }
     }
 
@@ -294,7 +246,7 @@ impl Topic {
             let seq = self.log.append(mono, wall_ns, body, defer_ms)?;
             if defer_ms > 0 {
                 self.new_deferred += 1;
-                self.undistributed_deferred.push_back((seq, defer_ms));
+                self.undistributed.deferred.push_back((seq, defer_ms));
             }
             SeqRange::one(seq)
         } else {
@@ -323,7 +275,8 @@ impl Topic {
         }
         if defer_ms > 0 {
             self.new_deferred += 1;
-            self.undistributed_deferred
+            self.undistributed
+                .deferred
                 .push_back((range.start, defer_ms));
         }
         Ok(self.keep(range, bytes))
@@ -344,9 +297,9 @@ impl Topic {
     #[inline(always)]
     fn keep(&mut self, range: SeqRange, bytes: u64) -> Published {
         self.log.retain(range, 1);
-        self.undistributed.push(range);
-        self.message_count += range.len();
-        self.message_bytes += bytes;
+        self.undistributed.messages.push(range);
+        self.totals.messages += range.len();
+        self.totals.body_bytes += bytes;
         if self.ephemeral && !self.can_distribute() {
             self.drop_beyond_memory();
         }
@@ -374,104 +327,60 @@ impl Topic {
         }
     }
 
-    /// Brings the deadline forward to `at`, when a channel has something to do.
-    fn lower_deadline(&mut self, at: Option<Duration>) {
-        self.deadline = self.deadline.into_iter().chain(at).min();
-    }
-
-    fn channels_deadline(&self) -> Option<Duration> {
-        let channels = self.channels.values();
-        let timeouts = channels.filter_map(Channel::next_timeout);
-        timeouts.chain(self.ends_at).min()
-    }
-
     // --- channels
-
-    pub(crate) fn find_channel(&self, name: &str) -> Option<ChannelId> {
-        self.by_name.get(name).copied()
-    }
-
-    pub(crate) fn channel(&self, id: ChannelId) -> &Channel {
-        &self.channels[id]
-    }
-
-    pub(crate) fn channel_mut(&mut self, id: ChannelId) -> &mut Channel {
-        &mut self.channels[id]
-    }
 
     /// The channel and the log it reads, together.
     pub(crate) fn channel_and_log(&mut self, id: ChannelId) -> (&mut Channel, &mut Log) {
         (&mut self.channels[id], &mut self.log)
     }
 
-    /// The channel and the log, if the channel is still there.
-    pub(crate) fn find_channel_and_log(
-        &mut self,
-        id: ChannelId,
-    ) -> Option<(&mut Channel, &mut Log)> {
-        Some((self.channels.get_mut(id)?, &mut self.log))
-    }
-
-    /// Channels in the order of their names.
-    pub(crate) fn channels(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
-        self.by_name.values().map(|id| (*id, self.channel(*id)))
-    }
-
-    /// Returns the first channels behind a name, or the first of all, in the order of their names.
-    pub(crate) fn channels_after(&self, name: Option<&str>, count: usize) -> Vec<ChannelId> {
-        let start = name.map_or(Bound::Unbounded, Bound::Excluded);
-        let channels = self.by_name.range::<str, _>((start, Bound::Unbounded));
-        channels.map(|(_, id)| *id).take(count).collect()
-    }
-
     /// Finds or creates a channel. The caller has the topic catch up first, so a new channel gets earlier messages only
     /// if the topic kept them because it was not open, or is in grace.
     pub(crate) fn create_channel(&mut self, name: ChannelName<'_>) -> ChannelId {
-        if let Some(id) = self.find_channel(name.as_str()) {
+        if let Some(id) = self.channels.find(name.as_str()) {
             return id;
         }
         let latency = self.options.latency.as_ref().map(Latency::new);
         let mut channel = Channel::new(name.as_str(), name.is_ephemeral(), latency);
         let rules = &self.options.dead_letters;
         channel.set_dead_letters(rules.of(&self.name, name.as_str()));
-        self.fill_from_grace(&mut channel);
+        if let Some(grace) = &self.grace {
+            grace.fill(&mut channel, &mut self.log);
+        }
         self.recount_unclaimed();
-        self.lower_deadline(channel.next_timeout());
-        let id = self.channels.insert(channel);
-        self.by_name.insert(name.as_str().into(), id);
         self.make_checkpoint_due();
-        id
+        self.channels.insert(channel)
     }
 
     /// Removes a channel and drops its messages. If it was the last channel, this includes the messages on their way to
     /// it, unless the topic is in grace. Returns the channel's consumers.
     pub(crate) fn delete_channel(&mut self, id: ChannelId, clients: &mut Clients) -> Vec<ClientId> {
+        let was_open = self.is_open();
         let Some(mut channel) = self.channels.remove(id) else {
             return Vec::new();
         };
-        let was_open = self.is_open();
-        self.by_name.remove(&channel.name);
         if was_open && !self.is_open() && self.grace.is_none() {
             self.empty();
         }
-        self.delete_from_grace(&channel);
-        self.channels_to_pump.remove(id, &mut channel.in_to_pump);
+        if let Some(grace) = &mut self.grace {
+            grace.delete(&channel);
+        }
         if let Some(undo) = channel.undo.take() {
             self.discard_undo(*undo);
         }
         let mut discarded = channel.empty(clients);
-        if let Some(unfinished) = &mut self.unfinished {
+        if let Some(unfinished) = &mut self.checkpoints.unfinished {
             discarded.runs.extend(unfinished.remove_channel(id));
         }
         self.discarded.push(discarded);
         self.make_checkpoint_due();
-        channel.consumers
+        channel.consumers.all
     }
 
     /// Drops what a channel owes, and what an undo could bring back.
     pub(crate) fn empty_channel(&mut self, id: ChannelId, clients: &mut Clients) {
         self.drop_channel_undo(id);
-        let discarded = self.channel_mut(id).empty(clients);
+        let discarded = self.channels[id].empty(clients);
         self.discarded.push(discarded);
         self.make_checkpoint_due();
     }
@@ -484,13 +393,16 @@ impl Topic {
         }
         let mut discarded = self.discarded;
         discarded.extend(self.grace.map(|grace| Discarded {
-            waiting: grace.messages,
+            waiting: grace.kept.messages,
             ..Discarded::default()
         }));
         discarded.push(Discarded {
-            waiting: self.undistributed,
-            undistributed_deferred: self.undistributed_deferred,
-            runs: self.unfinished.map_or(Vec::new(), |it| it.into_runs()),
+            waiting: self.undistributed.messages,
+            undistributed_deferred: self.undistributed.deferred,
+            runs: self
+                .checkpoints
+                .unfinished
+                .map_or(Vec::new(), |it| it.into_runs()),
             tables: self.gate.map_or(Vec::new(), |gate| gate.into_tables()),
             ..Discarded::default()
         });
@@ -499,9 +411,10 @@ impl Topic {
 
     /// Drops what no channel has been given yet.
     pub(crate) fn empty(&mut self) {
+        let kept = std::mem::take(&mut self.undistributed);
         self.discarded.push(Discarded {
-            waiting: std::mem::take(&mut self.undistributed),
-            undistributed_deferred: std::mem::take(&mut self.undistributed_deferred),
+            waiting: kept.messages,
+            undistributed_deferred: kept.deferred,
             ..Discarded::default()
         });
         self.recount_unclaimed();
@@ -510,14 +423,14 @@ impl Topic {
 
     /// Messages that no channel has been given yet.
     pub(crate) fn depth(&self) -> u64 {
-        self.undistributed.count()
+        self.undistributed.messages.count()
     }
 
     // --- the age of messages
 
     /// The oldest message that no channel has been given yet.
     pub(crate) fn oldest(&self) -> Option<Seq> {
-        self.undistributed.front().map(|range| range.start)
+        self.undistributed.messages.front().map(|range| range.start)
     }
 
     /// The age of a message in milliseconds since its publish, without a read of the disk. 0 if the clock says that the
@@ -535,7 +448,7 @@ impl Topic {
     /// change. Returns the consumers for which a frame was damaged. The connections of these consumers end.
     pub(crate) fn copy_runs(&mut self, clients: &mut Clients) -> Vec<ClientId> {
         let channels = self.channels.values();
-        let consumers = channels.flat_map(|channel| channel.consumers.iter().copied());
+        let consumers = channels.flat_map(|channel| channel.consumers.all.iter().copied());
         let log = &mut self.log;
         consumers
             .filter(|id| !clients[*id].copy_runs(log))
@@ -547,26 +460,23 @@ impl Topic {
     /// Timeouts, deferrals, syncs and checkpoints that are due.
     pub(crate) fn handle_timeout(&mut self, now: Now, clients: &mut Clients, work: &mut Work) {
         let mut has_changed = false;
-        for (id, channel) in &mut self.channels {
+        let (name, node) = (&self.name, self.options.log.node);
+        let news = &mut self.output.news;
+        self.channels.change_all(|channel| {
             work.begin_share();
             let dead = channel.dead_letters.as_mut();
             if let Some(moved) = dead.and_then(|dead| dead.take_moved(now.mono)) {
-                let line = dead_letter_line(&self.name, channel, &moved, self.options.log.node);
-                self.news.push(line);
+                news.push(dead_letter_line(name, channel, &moved, node));
             }
-            if channel.next_timeout().is_some_and(|at| at <= now.mono)
-                && channel.handle_timeout(now.mono, clients, work)
-            {
-                has_changed = true;
-                if channel.wants_pump() {
-                    self.channels_to_pump.insert(id, &mut channel.in_to_pump);
-                }
-            }
-        }
+            let is_due = channel.next_timeout().is_some_and(|at| at <= now.mono);
+            let has_moved = is_due && channel.handle_timeout(now.mono, clients, work);
+            has_changed |= has_moved;
+            has_moved
+        });
         if has_changed {
             self.make_checkpoint_due();
         }
-        self.deadline = self.channels_deadline();
+        self.channels.deadline = self.channels_deadline();
         self.end_grace_in_time(now);
         self.log.handle_timeout(now.mono);
         if let Some(gate) = &mut self.gate {
@@ -579,50 +489,54 @@ impl Topic {
 
     pub(crate) fn next_timeout(&self) -> Option<Duration> {
         let log = self.log.next_timeout();
-        let grace = self.grace_timeout();
-        let unclaimed = self.unclaimed_timeout();
+        let grace = self.grace.as_ref().map(|grace| grace.timeout());
+        let unclaimed = self.unclaimed.as_ref();
+        let unclaimed = unclaimed.filter(|_| !self.undistributed.messages.is_empty());
+        let unclaimed = unclaimed.and_then(|unclaimed| unclaimed.timeout());
         let gate = self.gate.as_ref();
         let save = gate.and_then(|gate| gate.next_timeout(&self.log));
-        let deadlines = self.deadline.into_iter().chain(log).chain(grace);
+        let deadlines = self.channels.deadline.into_iter().chain(log).chain(grace);
         deadlines.chain(unclaimed).chain(save).min()
+    }
+
+    fn channels_deadline(&self) -> Option<Duration> {
+        let timeout = self.channels.next_timeout();
+        timeout.into_iter().chain(self.first_end()).min()
     }
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self, clients: &Clients) {
-        self.undistributed.check();
+        let undistributed = self.undistributed.check();
         self.log.check();
+        self.channels.check();
         let numbered = self.gate.as_ref().map_or(0, |gate| gate.check());
-        self.undistributed_deferred.check();
-        let mut kept = 0;
-        if let Some(grace) = &self.grace {
-            grace.messages.check();
-            grace.deferred.check();
-            assert!(grace.deferred.iter().is_sorted_by_key(|(seq, _)| *seq));
-            kept = grace.messages.count();
-        }
-        assert!(self.undistributed_deferred.iter().is_sorted());
-        let deadline = self.channels_deadline();
-        assert!(
-            deadline.is_none() || self.deadline.is_some_and(|at| Some(at) <= deadline),
-            "a channel's timeout is forgotten"
-        );
+        let in_grace = self.grace.as_ref().map_or(0, |grace| grace.kept.check());
         let first_end = self.first_end();
         assert!(
-            first_end.is_none() || self.ends_at.is_some_and(|at| Some(at) <= first_end),
+            first_end.is_none()
+                || self
+                    .channels
+                    .deadline
+                    .is_some_and(|at| Some(at) <= first_end),
             "the end of a pause or an undo is forgotten"
         );
-        assert!(self.pause.is_none() || self.paused);
-        assert_eq!(self.channels.len(), self.by_name.len());
         let mut run_count = 0;
-        for (id, channel) in &self.channels {
+        for channel in self.channels.values() {
             channel.check(clients);
-            self.channels_to_pump.check(id, &channel.in_to_pump);
-            let mut consumers = channel.consumers.iter().filter_map(|id| clients.get(*id));
+            let mut consumers = channel
+                .consumers
+                .all
+                .iter()
+                .filter_map(|id| clients.get(*id));
             assert!(
                 !self.log.has_failed_sync() || consumers.all(|it| !it.output.queue.holds_runs()),
                 "pages that may change are lent"
             );
-            let consumers = channel.consumers.iter().filter_map(|id| clients.get(*id));
+            let consumers = channel
+                .consumers
+                .all
+                .iter()
+                .filter_map(|id| clients.get(*id));
             run_count += consumers
                 .map(|it| it.output.queue.run_count())
                 .sum::<usize>();
@@ -631,7 +545,7 @@ impl Topic {
         let owed = self.channels.values().map(Channel::owed_count);
         if let Some(undo) = &self.undo {
             undo.check();
-            let kept = self.undistributed.front();
+            let kept = self.undistributed.messages.front();
             assert!(
                 kept.is_none_or(|kept| undo.end() <= kept.start),
                 "a message of the undo is not older than those of the topic"
@@ -643,15 +557,9 @@ impl Topic {
         let discarded = self.discarded.iter().map(Discarded::count);
         assert_eq!(
             self.log.holders(),
-            self.undistributed.count()
-                + kept
-                + numbered
-                + undos
-                + owed.chain(discarded).sum::<u64>(),
+            undistributed + in_grace + numbered + undos + owed.chain(discarded).sum::<u64>(),
             "a message is held as often as it is owed"
         );
-        let mut to_pump = self.channels_to_pump.iter();
-        assert!(to_pump.all(|id| self.channels.contains_key(id)));
     }
 }
 
@@ -668,6 +576,336 @@ fn dead_letter_line(topic: &str, channel: &Channel, moved: &MovedLetters, node: 
         MessageId::new(from, node),
         MessageId::new(stored, node),
     )
+}
+
+/// The way of published messages to the channels.
+impl Topic {
+    /// Gives published messages to the channels. The cost is that of the range ends and of the deferred messages,
+    /// whatever the number of the others. Messages beyond the turn's budget stay. But the budget always covers
+    /// as many deferred messages as were published since the last call: otherwise a flood of deferred messages would
+    /// leave more of them behind each turn.
+    pub(crate) fn distribute(&mut self, now: Now, clients: &Clients, work: &mut Work) {
+        let new_deferred = std::mem::take(&mut self.new_deferred);
+        if self.undistributed.messages.is_empty() {
+            return;
+        }
+        if !self.can_distribute() {
+            return self.bound_unclaimed(now, work);
+        }
+        let channels = self.channels.len();
+        work.ensure((new_deferred + 1) * channels);
+        while let Some(range) = self.undistributed.messages.front()
+            && work.is_left()
+        {
+            work.spend(channels);
+            match self.undistributed.deferred.front().copied() {
+                // The message was found in a file that start-up did not read: no channel has it.
+                Some((seq, _)) if seq < range.start => {
+                    self.undistributed.deferred.pop_front();
+                }
+                Some((seq, ms)) if seq < range.end => {
+                    self.undistributed.deferred.pop_front();
+                    self.give(seq.since(range.start), clients);
+                    let due = now.mono + Duration::from_millis(u64::from(ms));
+                    self.give_deferred(now, due);
+                }
+                _ => self.give(range.len(), clients),
+            }
+        }
+        self.bound_grace(now, work);
+        self.make_checkpoint_due();
+    }
+
+    /// Gives published messages to the channels, before a change of which channels get messages. Returns false if the
+    /// turn's budget is too small for all of them. Then the change has to wait: the remaining messages are owed to the
+    /// channels as they are before the change.
+    #[must_use]
+    pub(crate) fn catch_up(&mut self, now: Now, clients: &Clients, work: &mut Work) -> bool {
+        work.begin_share();
+        self.distribute(now, clients, work);
+        self.is_caught_up()
+    }
+
+    /// True when no message is on its way to the channels. The messages that a topic keeps because it is not open are
+    /// not on their way.
+    pub(crate) fn is_caught_up(&self) -> bool {
+        self.undistributed.messages.is_empty() || !self.is_open()
+    }
+
+    /// True when published messages belong to the channels. A topic that is not open keeps them.
+    pub(crate) fn is_open(&self) -> bool {
+        self.started && self.pause.is_none() && !self.channels.is_empty()
+    }
+
+    /// True when messages may pass to the channels in this turn.
+    pub(super) fn can_distribute(&self) -> bool {
+        let unfinished = self.checkpoints.unfinished.as_ref();
+        self.is_open() && !unfinished.is_some_and(|checkpoint| checkpoint.is_past_channels())
+    }
+
+    /// Gives the first `count` of the undistributed to every channel.
+    fn give(&mut self, count: u64, clients: &Clients) {
+        if count == 0 {
+            return;
+        }
+        let range = self.take_undistributed(count, None, 0);
+        let (depth_max, log) = (self.options.mem_queue_size, &mut self.log);
+        self.channels.change_all(|channel| {
+            channel.accept(range, depth_max, clients, log);
+            true
+        });
+    }
+
+    /// Gives the first of the undistributed to every channel, to be delivered when it is due.
+    fn give_deferred(&mut self, now: Now, due: Duration) {
+        let range = self.take_undistributed(1, Some(due), now.unix_time_of(due));
+        for channel in self.channels.values_mut() {
+            channel.defer(range.start, due);
+        }
+        self.channels.lower_deadline(Some(due));
+    }
+
+    /// Takes messages that every channel, and the grace, holds from now on.
+    fn take_undistributed(&mut self, count: u64, due: Option<Duration>, due_ns: u64) -> SeqRange {
+        let range = self.undistributed.messages.take_front(count);
+        let holders = self.channels.len() + usize::from(self.grace.is_some());
+        if holders > 1 {
+            self.log.retain(range, holders as u64 - 1);
+        }
+        if let Some(unfinished) = &mut self.checkpoints.unfinished {
+            unfinished.add_given(&mut self.log, owed_run(range, due_ns));
+        }
+        if let Some(grace) = &mut self.grace {
+            grace.keep(range, due);
+        }
+        range
+    }
+
+    /// An ephemeral topic that cannot pass messages on keeps --mem-queue-size of them.
+    pub(super) fn drop_beyond_memory(&mut self) {
+        while self.undistributed.messages.count() > self.options.mem_queue_size {
+            let Some(seq) = self.undistributed.messages.pop_newest() else {
+                return;
+            };
+            let newest = self.undistributed.deferred.back();
+            if newest.is_some_and(|(deferred, _)| *deferred == seq) {
+                self.undistributed.deferred.pop_back();
+            }
+            self.log.release(seq);
+        }
+    }
+}
+
+/// What a topic keeps for channels that it does not have yet: its grace, and its unclaimed messages.
+impl Topic {
+    /// Begins the grace, at the start of the topic. Returns false if the topic gets none.
+    pub(crate) fn begin_grace(&mut self, now: Now) -> bool {
+        let period = self.options.grace.period;
+        if self.ephemeral || period.is_zero() {
+            return false;
+        }
+        self.set_grace(now, now.mono + period, Kept::default());
+        // A crash must not end the grace.
+        self.request_promised_checkpoint();
+        true
+    }
+
+    /// Begins the grace, or goes on with it after a start. It ends at `until` at the latest. The log holds the messages
+    /// of `kept` for the grace. The grace gets the undistributed messages later, so their bytes count already.
+    fn set_grace(&mut self, now: Now, until: Duration, kept: Kept<Duration>) {
+        let pieces = self.grace_pieces(&kept.messages, now);
+        let grace = Grace::new(now, until, self.options.grace, kept, pieces);
+        self.grace = Some(Box::new(grace));
+    }
+
+    /// The sizes of the messages of a grace and of those that it gets later.
+    fn grace_pieces(&self, messages: &Ranges, now: Now) -> Pieces {
+        // The log may have newer messages that only channels own: a takeover of nsqd's files appends them.
+        let kept = messages.iter().chain(self.undistributed.messages.iter());
+        Pieces::of_log(&self.log, kept, self.totals, now)
+    }
+
+    /// Ends the grace if its time is over.
+    pub(crate) fn end_grace_in_time(&mut self, now: Now) {
+        if let Some(grace) = self.grace.take_if(|it| it.until <= now.mono) {
+            self.discard(grace.kept.messages);
+            if let Some(unfinished) = &mut self.checkpoints.unfinished {
+                unfinished.draft.grace = None;
+            }
+            self.make_checkpoint_due();
+        }
+    }
+
+    /// Drops the messages of the grace, which goes on. It gets those that are on their way to the channels.
+    pub(crate) fn empty_grace(&mut self, now: Now) {
+        let pieces = self.grace_pieces(&Ranges::default(), now);
+        if let Some(grace) = &mut self.grace {
+            let messages = grace.take_messages(pieces);
+            self.discard(messages);
+        }
+    }
+
+    /// Has messages released that the topic or an undo has kept.
+    fn discard(&mut self, waiting: Ranges) {
+        self.discarded.push(Discarded {
+            waiting,
+            ..Discarded::default()
+        });
+    }
+
+    /// Drops the oldest messages of the grace, if there are too many.
+    fn bound_grace(&mut self, now: Now, work: &mut Work) {
+        let (end, totals) = (self.undistributed.messages.end(), self.totals);
+        if let Some(grace) = &mut self.grace
+            && grace.bound(now, end, totals, &mut self.log, work)
+        {
+            let (name, bytes) = (&self.name, self.options.grace.bytes_max);
+            self.output.news.push(format!(
+                "TOPIC({name}): a channel that is made now gets only the newest messages: a new topic keeps \
+                 {bytes} bytes (--new-topic-grace-bytes) and {DEFERRED_MAX} deferred messages"
+            ));
+        }
+    }
+
+    /// Drops the oldest messages that no channel owns, if there are too many. Call this when the topic cannot
+    /// distribute messages, at the end of a turn and when the oldest message is too old.
+    fn bound_unclaimed(&mut self, now: Now, work: &mut Work) {
+        let has_channels = !self.channels.is_empty();
+        plant!(BoundsBehindPause, let has_channels = false);
+        let is_in_grace = self.grace.is_some();
+        plant!(BoundsInGrace, let is_in_grace = false);
+        if !self.started || has_channels || is_in_grace {
+            return self.recount_unclaimed();
+        }
+        let Some(unclaimed) = &mut self.unclaimed else {
+            return;
+        };
+        let is_first = unclaimed.dropped_count == 0;
+        let (kept, log) = (&mut self.undistributed, &mut self.log);
+        if unclaimed.bound(now, kept, self.totals, log, work) == 0 {
+            return;
+        }
+        if is_first {
+            let name = &self.name;
+            self.output.news.push(format!(
+                "TOPIC({name}): messages that no channel owns are dropped (--unclaimed-messages); unclaimed_dropped_count \
+                 in /stats says how many"
+            ));
+        }
+        self.make_checkpoint_due();
+    }
+
+    /// Discards the count of the messages that no channel owns. Call this when the topic was emptied or gets a channel.
+    fn recount_unclaimed(&mut self) {
+        if let Some(unclaimed) = &mut self.unclaimed {
+            unclaimed.pieces = None;
+        }
+    }
+
+    /// Returns the number of messages that were dropped since the process started, because no channel owned them.
+    pub(crate) fn unclaimed_dropped_count(&self) -> u64 {
+        let unclaimed = self.unclaimed.as_ref();
+        unclaimed.map_or(0, |unclaimed| unclaimed.dropped_count)
+    }
+}
+
+/// The pump: what a topic does at the end of a turn, and which of its channels the next turn has to serve.
+///
+/// ```text
+///   publish, FIN, REQ, RDY, timeout ──pump_channel_later──► channels to pump ──pump──► deliveries, dead letters
+/// ```
+impl Topic {
+    /// Does the topic's part of the end of a turn: gives published messages to the channels, delivers from the channels
+    /// that have a message for a consumer, and continues work that takes more than one turn.
+    pub(crate) fn pump(&mut self, now: Now, work: &mut Work, delivery: &mut Delivery<'_>) {
+        work.begin_share();
+        self.distribute(now, delivery.clients, work);
+        work.begin_long_share();
+        self.continue_checkpoint(now, work);
+        self.pump_gate(work);
+        let (mut again, mut unserved) = (Vec::new(), Vec::new());
+        while let Some(id) = self.channels.next_to_pump() {
+            let channel = &mut self.channels[id];
+            channel.deliver(&mut self.log, delivery);
+            let (letters, budget) = (&mut self.output.dead_letters, &mut *delivery.letters);
+            let is_served = budget.is_left();
+            let take = |letter| letters.push((id, letter));
+            let end = match self.checkpoints.stopping {
+                Stopping::No => channel.take_dead_letters(&mut self.log, budget, take),
+                _ => LettersEnd::Nothing,
+            };
+            match end {
+                LettersEnd::Nothing => {}
+                LettersEnd::Turn if is_served => again.push(id),
+                LettersEnd::Turn => unserved.push(id),
+                LettersEnd::Held => self.output.held_letters.push(id),
+            }
+            let at = channel.next_timeout();
+            plant!(TimerLost, let at = None);
+            self.channels.lower_deadline(at);
+        }
+        // The last one is the first of the next turn.
+        for id in again.into_iter().chain(unserved.into_iter().rev()) {
+            self.channels.pump_later(id);
+        }
+        while let Some(discarded) = self.discarded.last_mut()
+            && discarded.release_slice(Some(&mut self.log), work)
+        {
+            self.discarded.pop();
+        }
+    }
+
+    /// Goes on with the save of what the gate remembers, and takes what the gate has for others.
+    fn pump_gate(&mut self, work: &mut Work) {
+        let Some(gate) = &mut self.gate else {
+            return;
+        };
+        work.spend(gate.continue_save(&mut self.log, work.left()));
+        let (name, news) = (&self.name, gate.take_news());
+        let lines = news.map(|text| format!("TOPIC({name}): {text}"));
+        self.output.news.extend(lines);
+        let tables = gate.take_unneeded();
+        if !tables.is_empty() {
+            self.discarded.push(Discarded {
+                tables,
+                ..Discarded::default()
+            });
+        }
+    }
+
+    /// Lets the dead letters leave that were held: see [`LettersEnd::Held`].
+    pub(crate) fn release_letters(&mut self) {
+        for id in std::mem::take(&mut self.output.held_letters) {
+            // A channel that was deleted has no letters.
+            if let Some(channel) = self.channels.get_mut(id) {
+                channel.release_dead_letters();
+                self.channels.pump_later(id);
+            }
+        }
+    }
+
+    /// Returns true when the next turn has to continue unfinished work.
+    pub(crate) fn has_work_left(&self) -> bool {
+        let gate = self.gate.as_ref();
+        let is_saving = self.checkpoints.unfinished.is_some()
+            || gate.is_some_and(|gate| gate.has_slices_left());
+        is_saving || !self.discarded.is_empty() || self.wants_pump()
+    }
+
+    /// Does what follows when a message of a channel was finished, requeued or touched: a checkpoint is due, and there
+    /// may be deliveries or an earlier timeout.
+    pub(crate) fn after_answer(&mut self, id: ChannelId) {
+        self.make_checkpoint_due();
+        self.channels
+            .lower_deadline(self.channels[id].next_timeout());
+        self.channels.pump_later(id);
+    }
+
+    /// True when a pump would do something.
+    pub(crate) fn wants_pump(&self) -> bool {
+        self.channels.want_pump()
+            || (!self.undistributed.messages.is_empty() && self.can_distribute())
+    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,7 @@
 //! The undo of a topic has messages that no channel had got. Its seqs lie below those that the topic keeps now. Channels
 //! may have older and newer messages.
 
-use crate::now::Now;
-use diskq_log::{CheckpointRun, SeqRange};
+use diskq_log::{CheckpointRun, Now, SeqRange};
 use std::time::Duration;
 use wire::id::Seq;
 

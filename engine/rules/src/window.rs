@@ -22,18 +22,18 @@
 //! pieces. The turn's [`Work`] bounds how many messages time out in a turn. In one call, free places leave the ring up
 //! to the end of a piece, and at most [`MOVES_MAX`] old entries move to the tree.
 
-mod batches;
 mod ring;
 
 use crate::ids::ClientId;
+use crate::long_queue::LongQueue;
 use crate::work::Work;
-use batches::{Batch, Batches};
 use diskq_log::{SeqRange, plant};
-pub(crate) use ring::Entry;
 use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::id::Seq;
+
+pub(crate) use ring::Entry;
 
 /// The ring may always span this many seqs.
 pub(crate) const RING_ENTRIES_MIN: u64 = 65_536;
@@ -552,6 +552,86 @@ fn round_up(at: Duration) -> Duration {
     let tick = TICK.as_nanos() as u64;
     let nanos = u64::try_from(at.as_nanos()).unwrap_or(u64::MAX - tick);
     Duration::from_nanos(nanos.div_ceil(tick) * tick)
+}
+
+/// Messages with the same deadline: they were delivered, or touched, at about the same time.
+#[derive(Debug, Clone, Copy)]
+struct Batch {
+    deadline: Duration,
+    seqs: SeqRange,
+}
+
+/// The batches of one timeout value, the earliest deadline first.
+///
+/// A sweep drops the batches that no message needs any more. Each call of [`Batches::sweep`] goes a few batches
+/// further: `kept` has the batches that the sweep has checked and kept, `batches` those that it has not reached.
+#[derive(Debug)]
+struct Batches {
+    timeout: Duration,
+    kept: LongQueue<Batch>,
+    batches: LongQueue<Batch>,
+}
+
+impl Batches {
+    fn new(timeout: Duration) -> Batches {
+        Batches {
+            timeout,
+            kept: LongQueue::default(),
+            batches: LongQueue::default(),
+        }
+    }
+
+    fn len(&self) -> usize {
+        self.kept.len() + self.batches.len()
+    }
+
+    #[inline]
+    fn front(&self) -> Option<&Batch> {
+        self.kept.front().or_else(|| self.batches.front())
+    }
+
+    fn front_mut(&mut self) -> Option<&mut Batch> {
+        self.kept.front_mut().or_else(|| self.batches.front_mut())
+    }
+
+    fn pop_front(&mut self) -> Option<Batch> {
+        self.kept.pop_front().or_else(|| self.batches.pop_front())
+    }
+
+    /// Adds a batch, or extends the last batch. Returns true if the batch was added.
+    #[inline]
+    fn push(&mut self, batch: Batch) -> bool {
+        if let Some(last) = self.batches.back_mut()
+            && last.deadline == batch.deadline
+            && last.seqs.end == batch.seqs.start
+        {
+            last.seqs.end = batch.seqs.end;
+            return false;
+        }
+        self.batches.push_back(batch);
+        true
+    }
+
+    /// Goes on with the sweep, for at most `most` batches. Returns how many batches were dropped.
+    fn sweep(&mut self, most: usize, is_needed: impl Fn(&Batch) -> bool) -> usize {
+        let mut dropped = 0;
+        for _ in 0..most {
+            let Some(batch) = self.batches.pop_front() else {
+                std::mem::swap(&mut self.kept, &mut self.batches);
+                break;
+            };
+            if is_needed(&batch) {
+                self.kept.push_back(batch);
+            } else {
+                dropped += 1;
+            }
+        }
+        dropped
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &Batch> {
+        self.kept.iter().chain(self.batches.iter())
+    }
 }
 
 #[cfg(test)]

@@ -16,6 +16,7 @@ pub(crate) struct Work {
     entries: usize,
     left: usize,
     spent: usize,
+    spent_before: usize,
 }
 
 impl Work {
@@ -24,7 +25,19 @@ impl Work {
             entries,
             left: entries,
             spent: 0,
+            spent_before: 0,
         }
+    }
+
+    /// Begins the next turn, with the whole budget.
+    pub(crate) fn begin_turn(&mut self) {
+        self.left = self.entries;
+        self.spent_before = std::mem::take(&mut self.spent);
+    }
+
+    /// The number of entries that the last turn went through.
+    pub(crate) fn spent_before(&self) -> usize {
+        self.spent_before
     }
 
     /// A budget without a bound, for the start, when no client waits for a turn.
@@ -64,6 +77,7 @@ impl Work {
     }
 
     /// The number of entries that the turn went through.
+    #[cfg(test)]
     pub(crate) fn spent(&self) -> usize {
         self.spent
     }

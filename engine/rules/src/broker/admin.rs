@@ -1,13 +1,15 @@
 //! The actions of operators on topics of this shard: create, delete, empty, pause.
 
-use super::output::{Change, DeletedLog, Output};
-use super::timers::Timer;
-use super::{Broker, Found};
+use super::to_do::Timer;
+use super::{Broker, Flow, Found, Stop, place};
+use crate::client::Blocked;
+use crate::drain::Owed;
 use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
-use crate::now::Now;
+use crate::output::{Change, DeletedLog, Output};
 use crate::pause::Pause;
 use crate::topic::{Retrier, Waiter};
 use crate::undo::NoUndo;
+use diskq_log::{Now, plant};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
@@ -54,13 +56,15 @@ impl Broker {
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
-        let found = self.topic_key(name, out).map_err(AdminError::SetAside)?;
-        let topic = &self.topics[found.key()];
-        match found {
-            Found::Ready(_) if topic.is_recorded => Ok(Outcome::Done),
-            Found::Ready(key) => Ok(self.wait_until_recorded(key, task)),
-            Found::Starting(key) => Ok(self.try_later(key, task)),
-        }
+        self.collect(out, |broker| {
+            let found = broker.topic_key(name).map_err(AdminError::SetAside)?;
+            let topic = &broker.topics[found.key()];
+            match found {
+                Found::Ready(_) if topic.checkpoints.is_recorded => Ok(Outcome::Done),
+                Found::Ready(key) => Ok(broker.wait_until_recorded(key, task)),
+                Found::Starting(key) => Ok(broker.try_later(key, task)),
+            }
+        })
     }
 
     /// Deletes a topic with its channels and messages; its consumers are disconnected. A required topic is made again.
@@ -74,12 +78,14 @@ impl Broker {
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
-        let key = self.find_topic(name)?;
-        self.remove_topic(key, Some(task), out);
-        if let Some(name) = TopicName::new(name.as_bytes()) {
-            self.make_required(now, name, out);
-        }
-        Ok(Outcome::Wait)
+        self.call(now, out, |broker| {
+            let key = broker.find_topic(name)?;
+            broker.remove_topic(key, Some(task));
+            if let Some(name) = TopicName::new(name.as_bytes()) {
+                broker.make_required(name);
+            }
+            Ok(Outcome::Wait)
+        })
     }
 
     /// Drops the messages that no channel of the topic has been given yet, and those of the topic's grace. With a time in
@@ -151,19 +157,21 @@ impl Broker {
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
-        let key = self.find_topic(topic)?;
-        let Some(id) = self.channel_id(now, key, channel, out) else {
-            return Ok(self.try_later(key, task));
-        };
-        let topic = &mut self.topics[key];
-        match topic.unrecorded(id) {
-            Some(number) => {
-                topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
-                self.pump_later(key);
-                Ok(Outcome::Wait)
+        self.call(now, out, |broker| {
+            let key = broker.find_topic(topic)?;
+            let Some(id) = broker.channel_id(key, channel) else {
+                return Ok(broker.try_later(key, task));
+            };
+            let topic = &mut broker.topics[key];
+            match topic.unrecorded(id) {
+                Some(number) => {
+                    topic.waits.add_for_checkpoint(number, Waiter::Task(task));
+                    broker.pump_later(key);
+                    Ok(Outcome::Wait)
+                }
+                None => Ok(Outcome::Done),
             }
-            None => Ok(Outcome::Done),
-        }
+        })
     }
 
     /// Deletes a channel with its messages; its consumers are disconnected. A required channel is made again.
@@ -178,17 +186,19 @@ impl Broker {
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
-        let (key, id) = self.find_channel(topic, channel)?;
-        let is_required = self.options.required.has_channel(topic, channel);
-        // The next channel of this name must not get what is on its way to this one.
-        if is_required && !self.topics[key].catch_up(now, &self.clients, &mut self.work) {
-            return Ok(self.try_later(key, task));
-        }
-        self.remove_channel(key, id, out);
-        if is_required && let Some(name) = TopicName::new(topic.as_bytes()) {
-            self.make_required(now, name, out);
-        }
-        Ok(self.wait_until_recorded(key, task))
+        self.call(now, out, |broker| {
+            let (key, id) = broker.find_channel(topic, channel)?;
+            let is_required = broker.options.required.has_channel(topic, channel);
+            // The next channel of this name must not get what is on its way to this one.
+            if is_required && !broker.topics[key].catch_up(now, &broker.clients, &mut broker.work) {
+                return Ok(broker.try_later(key, task));
+            }
+            broker.remove_channel(key, id);
+            if is_required && let Some(name) = TopicName::new(topic.as_bytes()) {
+                broker.make_required(name);
+            }
+            Ok(broker.wait_until_recorded(key, task))
+        })
     }
 
     /// Drops a channel's messages: waiting, deferred and in flight. With a time in `undo`, [`Broker::unempty_channel`] can
@@ -206,7 +216,7 @@ impl Broker {
     ) -> Result<Outcome, AdminError> {
         let (key, id) = self.find_channel(topic, channel)?;
         let topic = &mut self.topics[key];
-        if undo.is_some() && (topic.ephemeral || topic.channel(id).ephemeral) {
+        if undo.is_some() && (topic.ephemeral || topic.channels[id].ephemeral) {
             return Err(NoUndo::OfEphemeral.into());
         }
         let is_caught_up = topic.catch_up(now, &self.clients, &mut self.work);
@@ -251,70 +261,70 @@ impl Broker {
             return Outcome::Done;
         };
         let number = topic.request_promised_checkpoint();
-        topic.waiters.add_for_checkpoint(number, Waiter::Task(task));
+        topic.waits.add_for_checkpoint(number, Waiter::Task(task));
         Outcome::Wait
     }
 
     /// Lets a task try its command again when the topic has started, or has caught up.
     pub(super) fn try_later(&mut self, key: TopicKey, task: TaskId) -> Outcome {
-        self.topics[key].retriers.push(Retrier::Task(task));
+        self.topics[key].waits.for_topic.push(Retrier::Task(task));
         Outcome::Later
     }
 
-    pub(super) fn remove_channel(&mut self, key: TopicKey, id: ChannelId, out: &mut Vec<Output>) {
+    pub(super) fn remove_channel(&mut self, key: TopicKey, id: ChannelId) {
         let topic = &mut self.topics[key];
-        let channel = topic.channel(id);
+        let channel = &topic.channels[id];
         let line = format!("TOPIC({}): deleting channel {}", topic.name, channel.name);
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         let line = format!("CHANNEL({}): deleting", channel.name);
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         if !channel.ephemeral && !topic.ephemeral {
-            out.push(Output::MetadataChanged);
+            self.out.push(Output::MetadataChanged);
         }
         let change = Change::channel(&topic.name, &channel.name, false);
-        out.push(Output::Changed(change));
+        self.out.push(Output::Changed(change));
         let consumers = topic.delete_channel(id, &mut self.clients);
-        let is_unused = topic.ephemeral && topic.channels().next().is_none();
-        self.cut_off(key, consumers, out);
+        let is_unused = topic.ephemeral && topic.channels.iter().next().is_none();
+        self.cut_off(key, consumers);
         if is_unused {
-            self.remove_topic(key, None, out);
+            self.remove_topic(key, None);
         } else {
             self.pump_later(key);
         }
     }
 
-    fn remove_topic(&mut self, key: TopicKey, task: Option<TaskId>, out: &mut Vec<Output>) {
+    fn remove_topic(&mut self, key: TopicKey, task: Option<TaskId>) {
         let topic = &self.topics[key];
         let line = format!("TOPIC({}): deleting", topic.name);
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         let mut channels = Vec::new();
-        for (id, channel) in topic.channels() {
+        for (id, channel) in topic.channels.iter() {
             let line = format!("CHANNEL({}): deleting", channel.name);
-            out.push(Output::info(line));
+            self.out.push(Output::info(line));
             let change = Change::channel(&topic.name, &channel.name, false);
-            out.push(Output::Changed(change));
+            self.out.push(Output::Changed(change));
             channels.push(id);
         }
-        out.push(Output::Changed(Change::topic(&topic.name, false)));
+        self.out
+            .push(Output::Changed(Change::topic(&topic.name, false)));
         for id in channels {
             let consumers = self.topics[key].delete_channel(id, &mut self.clients);
-            self.cut_off(key, consumers, out);
+            self.cut_off(key, consumers);
         }
-        self.refuse_all(key, out);
+        self.refuse_all(key);
         let Some(mut topic) = self.topics.remove(key) else {
             return;
         };
-        self.topics_to_pump.remove(key, &mut topic.in_to_pump);
+        self.to_do.topics.remove(key, &mut topic.listed.to_pump);
         self.unhealthy.remove(&key);
-        if let Some(at) = topic.timer_at {
-            self.timers.remove(&(at, Timer::Topic(key)));
-        }
+        let armed = &mut topic.listed.timer_at;
+        self.timers.set(Timer::Topic(key), armed, None);
         self.by_name.remove(&topic.name);
         let is_ephemeral = topic.ephemeral;
         let name = topic.name.clone();
         let (log, discarded) = topic.close();
-        self.discarded.extend(discarded);
-        out.push(Output::DeleteLog(DeletedLog {
+        self.to_do.discarded.extend(discarded);
+        self.out.push(Output::DeleteLog(DeletedLog {
             topic: name,
             is_ephemeral,
             requests: log.close(),
@@ -323,14 +333,14 @@ impl Broker {
     }
 
     /// Closes the connections of a channel that is gone.
-    fn cut_off(&mut self, key: TopicKey, consumers: Vec<ClientId>, out: &mut Vec<Output>) {
+    fn cut_off(&mut self, key: TopicKey, consumers: Vec<ClientId>) {
         let topic = &mut self.topics[key];
         for id in consumers {
             let client = &mut self.clients[id];
             client.output.queue.clear(|run| topic.log.unpin(run.first));
             client.end_now();
             client.consumer.channel_gone();
-            out.push(Output::Close(id));
+            self.out.push(Output::Close(id));
         }
     }
 
@@ -350,7 +360,323 @@ impl Broker {
         name: &str,
     ) -> Result<(TopicKey, ChannelId), AdminError> {
         let key = self.find_topic(topic)?;
-        let channel = self.topics[key].find_channel(name);
+        let channel = self.topics[key].channels.find(name);
         Ok((key, channel.ok_or(AdminError::ChannelNotFound)?))
+    }
+}
+
+/// The undo of empty, as an operator asks for it.
+impl Broker {
+    /// Brings the messages back that a channel was emptied of.
+    ///
+    /// # Errors
+    /// When there is no such topic or channel, or no undo.
+    pub fn unempty_channel(
+        &mut self,
+        now: Now,
+        topic: &str,
+        channel: &str,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let (key, id) = self.find_channel(topic, channel)?;
+        let topic = &mut self.topics[key];
+        if topic.is_drafting() {
+            return Ok(self.try_later(key, task));
+        }
+        topic.unempty_channel(now, id)?;
+        Ok(self.wait_for_use(key, task))
+    }
+
+    /// Brings the messages back that a topic was emptied of. The topic gives them to the channels that it has now, or
+    /// keeps them if it is not open.
+    ///
+    /// # Errors
+    /// When there is no such topic, or its undo cannot be used. Then nothing was changed.
+    pub fn unempty_topic(
+        &mut self,
+        now: Now,
+        name: &str,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let key = self.find_topic(name)?;
+        let topic = &mut self.topics[key];
+        if !topic.catch_up(now, &self.clients, &mut self.work) || topic.is_drafting() {
+            return Ok(self.try_later(key, task));
+        }
+        topic.unempty(now, &self.clients)?;
+        Ok(self.wait_for_use(key, task))
+    }
+
+    fn wait_for_use(&mut self, key: TopicKey, task: TaskId) -> Outcome {
+        plant!(UnemptyBeforeCheckpoint, return Outcome::Done);
+        self.wait_until_recorded(key, task)
+    }
+
+    /// Returns whether the disk has refused room to a topic since the last call. Then all other shards are to call
+    /// [`Broker::drop_undos`]: their undos may be what fills the disk.
+    #[must_use]
+    pub fn take_full_disk(&mut self) -> bool {
+        std::mem::take(&mut self.is_disk_full)
+    }
+
+    /// Drops the messages of the undos of all topics of the shard: the disk has no room.
+    pub fn drop_undos(&mut self, out: &mut Vec<Output>) {
+        self.collect(out, Broker::drop_all_undos);
+    }
+
+    pub(super) fn drop_all_undos(&mut self) {
+        if !std::mem::take(&mut self.may_have_undos) {
+            return;
+        }
+        for (key, topic) in &mut self.topics {
+            let lines = topic.drop_undos();
+            if !lines.is_empty() {
+                self.to_do.pump(key, topic);
+                self.out.extend(lines.into_iter().map(Output::warning));
+            }
+        }
+    }
+}
+
+/// The start of a new topic. The topic gets the channels that nsqlookupd knows of. So a channel gets the first
+/// messages, too, although its consumers have not found this node yet.
+///
+/// ```text
+///   created ──Output::AskForChannels──► the shell asks ──► handle_channels: channels, then messages
+///      └─ keeps what is published meanwhile; only the client or task that created it waits
+/// ```
+///
+/// If an nsqlookupd gave no answer, the topic begins its grace (`topic/grace.rs`), and asks again from time to time.
+impl Broker {
+    /// Makes the required topics and channels of this shard that are not there. Call before any connection.
+    pub fn make_all_required(&mut self, now: Now, out: &mut Vec<Output>) {
+        self.call(now, out, |broker| {
+            let required = broker.options.required.clone();
+            for topic in required.topics() {
+                if place(topic.as_bytes(), broker.options.shards) == broker.options.shard {
+                    broker.make_required(topic);
+                }
+            }
+        })
+    }
+
+    /// Makes a topic and its channels if they are required and not there.
+    pub(super) fn make_required(&mut self, topic: TopicName<'_>) {
+        let required = self.options.required.clone();
+        let Some(channels) = required.channels(topic.as_str()) else {
+            return;
+        };
+        let before = self.out.len();
+        // A topic that is set aside has its line in the log.
+        let Ok(found) = self.topic_key(topic) else {
+            return;
+        };
+        for channel in channels {
+            let made = self.channel_id(found.key(), channel);
+            debug_assert!(made.is_some(), "the topic is new, or has caught up");
+        }
+        if self.out.len() > before {
+            let line = format!("TOPIC({}): made what --create lists", topic.as_str());
+            self.out.push(Output::info(line));
+        }
+    }
+
+    /// Decides whether later topics ask for channels before they start. They ask if there is an nsqlookupd on the list.
+    pub fn set_asks_for_channels(&mut self, asks: bool) {
+        self.options.asks_for_channels = asks;
+    }
+
+    /// Takes the channels that a topic has elsewhere, and makes those that are not there. A new topic starts. If not
+    /// every nsqlookupd has answered (`is_complete` is false), the new topic begins its grace. Does nothing for a topic
+    /// that was deleted meanwhile: its deletion has answered the clients and tasks that waited.
+    pub fn handle_channels(
+        &mut self,
+        now: Now,
+        key: TopicKey,
+        channels: &[ChannelName<'_>],
+        is_complete: bool,
+        out: &mut Vec<Output>,
+    ) {
+        self.call(now, out, |broker| {
+            for name in channels {
+                let Some(topic) = broker.topics.get(key) else {
+                    return;
+                };
+                let is_deleted = topic
+                    .grace
+                    .as_ref()
+                    .is_some_and(|grace| grace.has_deleted(name.as_str()));
+                if !is_deleted && broker.channel_id(key, *name).is_none() {
+                    debug_assert!(
+                        broker.topics[key].started,
+                        "a topic that has not started keeps its messages"
+                    );
+                    if let Some(grace) = &mut broker.topics[key].grace {
+                        grace.ask_soon(now);
+                    }
+                }
+            }
+            let Some(topic) = broker.topics.get_mut(key).filter(|topic| !topic.started) else {
+                return;
+            };
+            topic.started = true;
+            if !is_complete && topic.begin_grace(now) {
+                let line = format!(
+                    "TOPIC({}): not every nsqlookupd has answered, so a channel that is made \
+                     within --new-topic-grace gets all messages",
+                    topic.name
+                );
+                broker.out.push(Output::info(line));
+            }
+            broker.wake_retriers(key);
+            broker.retry_forwarded(key);
+            broker.pump_later(key);
+        })
+    }
+
+    /// Lets a client wait until a topic has started, or has caught up. Then the client's command is tried again.
+    pub(super) fn wait_for_topic(&mut self, id: ClientId, key: TopicKey) -> Flow {
+        self.clients[id].block(Blocked::Topic(key));
+        self.topics[key].waits.for_topic.push(Retrier::Client(id));
+        Flow::Retry
+    }
+}
+
+/// The most topics that are withdrawn at a look, or announced again in a turn: 2 ms.
+const TOPICS_MAX: usize = 1000;
+
+/// The drain of this shard. The shard refuses publishes, and serves consumers until no message is owed.
+///
+/// A topic that owes nothing is withdrawn from the nsqlookupds. A topic that still has messages stays there, so that
+/// its consumers find this node.
+impl Broker {
+    /// Begins a drain, or takes it back. Publishes that wait for room are refused, too.
+    pub fn set_draining(&mut self, is_draining: bool, out: &mut Vec<Output>) {
+        self.collect(out, |broker| {
+            if is_draining == broker.is_draining {
+                return;
+            }
+            broker.is_draining = is_draining;
+            broker.checks_permits = is_draining || broker.options.server.auth_required;
+            let keys = broker.by_name.values().copied().collect::<Vec<_>>();
+            if !is_draining {
+                broker.to_do.to_announce = keys;
+                return broker.announce_some();
+            }
+            // A drain that was taken back just now: its topics may have messages again, and consumers must find them.
+            while !broker.to_do.to_announce.is_empty() {
+                broker.announce_some();
+            }
+            for key in keys {
+                broker.wake_blocked(key);
+                broker.refuse_in_drain(key);
+            }
+        })
+    }
+
+    /// Announces some of the topics again that were withdrawn. The next turns go on.
+    pub(super) fn announce_some(&mut self) {
+        for _ in 0..TOPICS_MAX {
+            let Some(key) = self.to_do.to_announce.pop() else {
+                return;
+            };
+            if self.topics.contains_key(key) {
+                self.announce_again(key);
+            }
+        }
+    }
+
+    /// Returns what this shard still owes. Withdraws topics that owe nothing from the nsqlookupds, a part at each call.
+    /// Call this from time to time in a drain.
+    pub fn drain(&mut self, now: Now, out: &mut Vec<Output>) -> Owed {
+        let mut owed = Owed::default();
+        // The shard that has these messages now may have been asked before it got them.
+        owed.waiting += std::mem::take(&mut self.letters.moved_count);
+        let mut withdrawn_count = 0;
+        for key in self.by_name.values() {
+            let topic = &mut self.topics[*key];
+            let before = owed.total();
+            topic.add_owed(now, &mut owed);
+            let may_withdraw = self.is_draining && withdrawn_count < TOPICS_MAX;
+            if may_withdraw && owed.total() == before && !topic.is_withdrawn {
+                topic.is_withdrawn = true;
+                withdrawn_count += 1;
+                for (_, channel) in topic.channels.iter() {
+                    let change = Change::channel(&topic.name, &channel.name, false);
+                    out.push(Output::Changed(change));
+                }
+                out.push(Output::Changed(Change::topic(&topic.name, false)));
+            }
+        }
+        owed
+    }
+
+    /// Announces a topic that was withdrawn.
+    pub(super) fn announce_again(&mut self, key: TopicKey) {
+        let topic = &mut self.topics[key];
+        if std::mem::take(&mut topic.is_withdrawn) {
+            self.out
+                .push(Output::Changed(Change::topic(&topic.name, true)));
+            for (_, channel) in topic.channels.iter() {
+                let change = Change::channel(&topic.name, &channel.name, true);
+                self.out.push(Output::Changed(change));
+            }
+        }
+    }
+}
+
+/// The graceful stop of this shard.
+///
+/// ```text
+///   begin_stop: every connection ends ──► drive_stop: the last connection is gone
+///                                              └─► each log is synced and has its last checkpoint
+/// ```
+///
+/// The shards of a process do not stop at the same moment. From [`Broker::begin_stop`] on, a shard takes no publish any
+/// more, not even one that comes from a shard that still serves clients: its sender would get an OK for a message that
+/// no sync covers.
+impl Broker {
+    /// Begins the stop: ends every connection, and takes no publish any more.
+    pub fn begin_stop(&mut self, out: &mut Vec<Output>) {
+        self.stop = Stop::Connections;
+        for (id, client) in &mut self.clients {
+            client.end_now();
+            out.push(Output::Close(id));
+        }
+    }
+
+    /// Returns true after [`Broker::begin_stop`]. Then nothing new may begin, and no connection may come.
+    pub fn is_stopping(&self) -> bool {
+        self.stop != Stop::No
+    }
+
+    /// Does the next step of the stop. Returns true while a connection is left or a log is not durable: call
+    /// [`Broker::end_turn`], perform the jobs, and call this again.
+    pub fn drive_stop(&mut self, now: Now, out: &mut Vec<Output>) -> bool {
+        if self.stop == Stop::Connections && self.clients.is_empty() {
+            self.stop = Stop::Logs;
+            self.announce_end(out);
+        }
+        let mut is_unfinished = self.stop == Stop::Connections;
+        if self.stop == Stop::Logs {
+            for (key, topic) in &mut self.topics {
+                if topic.drive_stop(now) {
+                    is_unfinished = true;
+                    self.to_do.pump(key, topic);
+                }
+            }
+        }
+        is_unfinished
+    }
+
+    /// Says in the log which topics and channels end.
+    fn announce_end(&self, out: &mut Vec<Output>) {
+        let mut say = |line| out.push(Output::info(line));
+        for (_, topic) in self.topics.iter() {
+            say(format!("TOPIC({}): closing", topic.name));
+            for (_, channel) in topic.channels.iter() {
+                say(format!("CHANNEL({}): closing", channel.name));
+            }
+        }
     }
 }

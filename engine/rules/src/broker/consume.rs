@@ -1,13 +1,11 @@
 //! SUB, RDY, FIN, REQ, TOUCH, CLS.
 
-use super::authorize::Permit;
-use super::output::{Change, Output};
-use super::{Broker, Flow, Found, place};
+use super::{Broker, Flow, place};
 use crate::channel::{Channel, Requeue};
 use crate::client::output::Verb;
 use crate::client::{Blocked, Client};
 use crate::ids::{ChannelId, ClientId, TopicKey};
-use crate::now::Now;
+use crate::output::{Change, Output};
 use crate::topic::Waiter;
 use crate::window::NotYours;
 use diskq_log::{Log, plant};
@@ -19,45 +17,37 @@ use wire::name::{ChannelName, TopicName};
 impl Broker {
     pub(super) fn subscribe(
         &mut self,
-        now: Now,
         id: ClientId,
         topic_name: TopicName<'_>,
         channel_name: ChannelName<'_>,
-        out: &mut Vec<Output>,
     ) -> Flow {
         let names = (topic_name, Some(channel_name));
-        match self.permit(now, id, Verb::Sub, names, out) {
-            Permit::Granted => {}
-            Permit::Refused => return Flow::Next,
-            Permit::Asked => return Flow::Retry,
+        if let Err(flow) = self.permit(id, Verb::Sub, names) {
+            return flow;
         }
         let shard = place(topic_name.as_bytes(), self.options.shards);
         if shard != self.options.shard {
             // Consumers live where their topic lives; there this SUB is read again.
-            self.start_move(id, shard, out);
+            self.start_move(id, shard);
             return Flow::Retry;
         }
-        let topic_key = match self.topic_key(topic_name, out) {
-            Ok(Found::Ready(key)) => key,
-            Ok(Found::Starting(key)) => return self.wait_for_topic(id, key),
-            Err(cause) => {
-                self.fail(id, WireError::sub_failed(&cause), out);
-                return Flow::Next;
-            }
+        let topic_key = match self.topic_for(id, Verb::Sub, topic_name) {
+            Ok(key) => key,
+            Err(flow) => return flow,
         };
-        let Some(channel_id) = self.channel_id(now, topic_key, channel_name, out) else {
+        let Some(channel_id) = self.channel_id(topic_key, channel_name) else {
             return self.wait_for_topic(id, topic_key);
         };
         let limit = self.options.channel_consumers_max;
         let topic = &mut self.topics[topic_key];
-        let channel = topic.channel_mut(channel_id);
-        if limit > 0 && channel.consumers.len() as u64 >= limit {
+        let channel = &mut topic.channels[channel_id];
+        if limit > 0 && channel.consumers.all.len() as u64 >= limit {
             let (topic, channel) = (topic_name.as_str(), channel_name.as_str());
             let cause = format!("consumers for {topic}:{channel} exceeds limit of {limit}");
-            self.fail(id, WireError::sub_failed(&cause), out);
+            self.fail(id, WireError::sub_failed(&cause));
             return Flow::Next;
         }
-        channel.subscribe(id);
+        channel.consumers.add(id);
         let unrecorded = topic.unrecorded(channel_id);
         plant!(ChannelBeforeCheckpoint, let unrecorded = None);
         let client = &mut self.clients[id];
@@ -69,7 +59,7 @@ impl Broker {
             Some(number) => {
                 let token = client.reply_later(Verb::Sub);
                 topic
-                    .waiters
+                    .waits
                     .add_for_checkpoint(number, Waiter::Client(id, token));
             }
             None => client.reply(wire::encode::OK),
@@ -86,30 +76,28 @@ impl Broker {
     /// if the topic has to catch up first: the messages that were published so far belong to the present channels.
     pub(super) fn channel_id(
         &mut self,
-        now: Now,
         topic_key: TopicKey,
         name: ChannelName<'_>,
-        out: &mut Vec<Output>,
     ) -> Option<ChannelId> {
         let topic = &mut self.topics[topic_key];
-        if let Some(channel) = topic.find_channel(name.as_str()) {
+        if let Some(channel) = topic.channels.find(name.as_str()) {
             return Some(channel);
         }
-        if !topic.catch_up(now, &self.clients, &mut self.work) {
+        if !topic.catch_up(self.now, &self.clients, &mut self.work) {
             return None;
         }
-        topic.end_grace_in_time(now);
+        topic.end_grace_in_time(self.now);
         let id = topic.create_channel(name);
         let (topic_name, name_text) = (&topic.name, name.as_str());
         let line = format!("TOPIC({topic_name}): new channel({name_text})");
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         if !topic.is_withdrawn {
             let change = Change::channel(topic_name, name_text, true);
-            out.push(Output::Changed(change));
+            self.out.push(Output::Changed(change));
         }
         if !name.is_ephemeral() && !topic.ephemeral {
             topic.request_record_of(id);
-            out.push(Output::MetadataChanged);
+            self.out.push(Output::MetadataChanged);
         }
         self.pump_later(topic_key);
         Some(id)
@@ -120,16 +108,11 @@ impl Broker {
         self.make_ready(id);
     }
 
-    pub(super) fn finish(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        message: MessageId,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn finish(&mut self, id: ClientId, message: MessageId) {
+        let now = self.now;
         let finish = |channel: &mut Channel, log: &mut Log, seq| channel.finish(now, seq, id, log);
-        if self.act_on(id, &message, WireError::fin_failed, finish, out) {
-            self.count_answers(now, id, 1, |client| &mut client.consumer.finish_count);
+        if self.act_on(id, &message, WireError::fin_failed, finish) {
+            self.count_answers(id, 1, |client| &mut client.consumer.finish_count);
         }
     }
 
@@ -138,7 +121,7 @@ impl Broker {
     /// them.
     ///
     /// One call for all FINs takes a quarter of the time of one call for each.
-    pub(super) fn finish_run(&mut self, now: Now, id: ClientId, input: &[u8]) -> usize {
+    pub(super) fn finish_run(&mut self, id: ClientId, input: &[u8]) -> usize {
         let Some((topic, channel)) = self.clients[id].consumer.subscription else {
             return 0;
         };
@@ -149,47 +132,33 @@ impl Broker {
             Some((seq, node)) if node == ours => Some(seq),
             _ => None,
         });
-        let finished = channel.finish_run(now, seqs, id, log);
+        let finished = channel.finish_run(self.now, seqs, id, log);
         if finished > 0 {
             let client = &mut self.clients[id];
             // The first FIN may be the command that the decoder had an unfinished part of.
             client.session.decoder.reset();
-            client.heard(now.mono);
-            self.count_answers(now, id, finished, |client| {
-                &mut client.consumer.finish_count
-            });
+            client.heard(self.now.mono);
+            self.count_answers(id, finished, |client| &mut client.consumer.finish_count);
         }
         finished as usize * FIN_BYTES
     }
 
-    pub(super) fn requeue(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        message: MessageId,
-        how: Requeue,
-        out: &mut Vec<Output>,
-    ) {
-        let requeue =
-            |channel: &mut Channel, _: &mut Log, seq| channel.requeue(seq, id, now.mono, how);
-        if self.act_on(id, &message, WireError::req_failed, requeue, out) {
-            self.count_answers(now, id, 1, |client| &mut client.consumer.requeue_count);
+    pub(super) fn requeue(&mut self, id: ClientId, message: MessageId, how: Requeue) {
+        let now = self.now.mono;
+        let requeue = |channel: &mut Channel, _: &mut Log, seq| channel.requeue(seq, id, now, how);
+        if self.act_on(id, &message, WireError::req_failed, requeue) {
+            self.count_answers(id, 1, |client| &mut client.consumer.requeue_count);
         }
     }
 
-    pub(super) fn touch(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        message: MessageId,
-        out: &mut Vec<Output>,
-    ) {
+    pub(super) fn touch(&mut self, id: ClientId, message: MessageId) {
         let timeout = self.clients[id].session.settings.msg_timeout;
         let timeout_max = self.options.server.msg_timeout_max;
+        let now = self.now.mono;
         let touch = |channel: &mut Channel, _: &mut Log, seq| {
-            channel.touch(seq, id, now.mono, timeout, timeout_max)
+            channel.touch(seq, id, now, timeout, timeout_max)
         };
-        if self.act_on(id, &message, WireError::touch_failed, touch, out) {
+        if self.act_on(id, &message, WireError::touch_failed, touch) {
             // A shorter timeout than before may have become the earliest one.
             self.follow_up(id);
         }
@@ -203,7 +172,6 @@ impl Broker {
         message: &MessageId,
         error: fn(&MessageId, &str) -> WireError,
         act: impl FnOnce(&mut Channel, &mut Log, Seq) -> Result<(), NotYours>,
-        out: &mut Vec<Output>,
     ) -> bool {
         let client = &mut self.clients[id];
         // An id that this node never gave out is not in flight.
@@ -223,27 +191,21 @@ impl Broker {
         };
         let (error, cause) = (error(message, reason.cause()), reason.cause());
         let line = format!("[{}] - {} - {cause}", client.address, error.text);
-        out.push(Output::error(line));
+        self.out.push(Output::error(line));
         client.reply_error(error);
         self.flush_later(id);
         false
     }
 
     /// Counts messages that a client has answered for, in `counter`, and has the client refilled.
-    fn count_answers(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        count: u32,
-        counter: fn(&mut Client) -> &mut u64,
-    ) {
+    fn count_answers(&mut self, id: ClientId, count: u32, counter: fn(&mut Client) -> &mut u64) {
         let client = &mut self.clients[id];
         client.consumer.in_flight -= count;
         client.consumer.coalescing.count(count);
         *counter(client) += u64::from(count);
         if let Some((topic, channel)) = client.consumer.subscription {
-            let channel = self.topics[topic].channel_mut(channel);
-            channel.refill(id, client, now.mono);
+            let channel = &mut self.topics[topic].channels[channel];
+            channel.consumers.refill(id, client, self.now.mono);
         }
         self.follow_up(id);
     }
@@ -271,8 +233,8 @@ impl Broker {
             return;
         };
         let topic = &mut self.topics[topic_key];
-        topic.channel_mut(channel_id).make_ready(id, client);
-        topic.pump_channel_later(channel_id);
+        topic.channels[channel_id].consumers.make_ready(id, client);
+        topic.channels.pump_later(channel_id);
         if topic.wants_pump() {
             self.pump_later(topic_key);
         }

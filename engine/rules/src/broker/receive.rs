@@ -1,19 +1,21 @@
 //! The input of a connection: decodes bytes to commands, and carries the commands out.
 
-use super::output::{Level, Output};
 use super::{Broker, BrokerOptions, Flow};
+use crate::auth::{Auth, AuthQuery, AuthReason, Grants, TlsSession, ip_of};
 use crate::channel::Requeue;
 use crate::client::output::Verb;
 use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::ClientId;
-use crate::now::Now;
+use crate::output::{Level, Output, Refusal};
+use diskq_log::{Now, plant};
 use engine_dedup::Publication;
+use std::time::Duration;
 use wire::command::Command;
 use wire::decode::{Context, Decoded, MAGIC_V2};
 use wire::error::{ErrorCode, WireError};
 use wire::identify::{IdentifyRequest, Response, negotiate};
 use wire::limits::{LINE_BYTES_MAX, Limits};
-use wire::name::TopicName;
+use wire::name::{ChannelName, TopicName};
 use wire::origin::{Number, Origin};
 
 /// Returns the most bytes that one command may take. The declared size of an MPUB is no bound, because nsqd and the
@@ -74,53 +76,48 @@ impl Broker {
         input: &[u8],
         out: &mut Vec<Output>,
     ) -> usize {
-        self.block_if_answers_pile_up(id);
-        let outputs_max = out.len() + OUTPUTS_MAX;
-        let mut commands = 0;
-        let mut consumed = 0;
-        while commands < COMMANDS_MAX
-            && out.len() < outputs_max
-            && let Some(client) = self.clients.get_mut(id)
-        {
-            let rest = &input[consumed..];
-            if !client.takes_input(rest.len()) {
-                break;
-            }
-            if !client.session.magic_seen {
-                self.read_magic(now, id, [rest[0], rest[1], rest[2], rest[3]], out);
-                consumed += MAGIC_V2.len();
-                continue;
-            }
-            if client.consumer.subscription.is_some() && !self.is_tracing {
-                let finished = self.finish_run(now, id, rest);
-                if finished > 0 {
-                    consumed += finished;
+        self.call(now, out, |broker| {
+            broker.block_if_answers_pile_up(id);
+            let outputs_max = broker.out.len() + OUTPUTS_MAX;
+            let mut commands = 0;
+            let mut consumed = 0;
+            while commands < COMMANDS_MAX
+                && broker.out.len() < outputs_max
+                && let Some(client) = broker.clients.get_mut(id)
+            {
+                let rest = &input[consumed..];
+                if !client.takes_input(rest.len()) {
+                    break;
+                }
+                if !client.session.magic_seen {
+                    broker.read_magic(id, [rest[0], rest[1], rest[2], rest[3]]);
+                    consumed += MAGIC_V2.len();
                     continue;
                 }
+                if client.consumer.subscription.is_some() && !broker.is_tracing {
+                    let finished = broker.finish_run(id, rest);
+                    if finished > 0 {
+                        consumed += finished;
+                        continue;
+                    }
+                }
+                let line_at = broker.out.len();
+                let next = broker.receive_one(id, rest, &mut commands);
+                if broker.is_tracing {
+                    broker.trace(id, rest, next, line_at);
+                }
+                match next {
+                    Next::Carried(bytes) => consumed += bytes,
+                    Next::Refused | Next::Later => break,
+                }
             }
-            let line_at = out.len();
-            let next = self.receive_one(now, id, rest, &mut commands, out);
-            if self.is_tracing {
-                self.trace(id, rest, next, line_at, out);
-            }
-            match next {
-                Next::Carried(bytes) => consumed += bytes,
-                Next::Refused | Next::Later => break,
-            }
-        }
-        consumed
+            consumed
+        })
     }
 
     /// Decodes the command at the start of `input`, and carries the command out. Counts in `commands` what it takes.
     #[inline]
-    fn receive_one(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        input: &[u8],
-        commands: &mut usize,
-        out: &mut Vec<Output>,
-    ) -> Next {
+    fn receive_one(&mut self, id: ClientId, input: &[u8], commands: &mut usize) -> Next {
         let client = &mut self.clients[id];
         let context = context(client, &self.options);
         match client.session.decoder.decode(input, &context) {
@@ -137,26 +134,26 @@ impl Broker {
                     client.session.decoder.reset();
                 }
                 let topic = unfinished.and_then(|(_, topic)| topic);
-                if self.may_publish_many(now, id, topic, out) && is_too_big {
-                    self.refuse_large_mpub(id, topic, needs, out);
+                if self.may_publish_many(id, topic) && is_too_big {
+                    self.refuse_large_mpub(id, topic, needs);
                 }
                 Next::Later
             }
             Decoded::Close => {
                 let reason = "failed to read command - bufio: buffer full";
                 client.set_end_reason(reason.to_owned());
-                self.end_after_output(id, out);
+                self.end_after_output(id);
                 Next::Later
             }
             Decoded::Reject {
                 error,
                 creates_topic,
             } => {
-                if self.may_publish_many(now, id, creates_topic, out) {
+                if self.may_publish_many(id, creates_topic) {
                     if let Some(topic) = creates_topic {
-                        self.create_topic_at_owner(topic, out);
+                        self.create_topic_at_owner(topic);
                     }
-                    self.fail(id, error, out);
+                    self.fail(id, error);
                 }
                 Next::Refused
             }
@@ -165,15 +162,15 @@ impl Broker {
                 command: Command::Mpub { topic, .. },
                 consumed,
             } if consumed > command_bytes_max(&self.options.limits) => {
-                if self.may_publish_many(now, id, Some(topic), out) {
-                    self.refuse_large_mpub(id, Some(topic), consumed, out);
+                if self.may_publish_many(id, Some(topic)) {
+                    self.refuse_large_mpub(id, Some(topic), consumed);
                 }
                 Next::Later
             }
             Decoded::Command { command, consumed } => {
-                client.heard(now.mono);
+                client.heard(self.now.mono);
                 *commands += 1;
-                match self.command(now, id, command, commands, out) {
+                match self.command(id, command, commands) {
                     Flow::Next => Next::Carried(consumed),
                     Flow::Retry => Next::Later,
                 }
@@ -195,75 +192,70 @@ impl Broker {
     /// Ends the input of a connection: the stream has ended, or the peer was silent for too long. `rest` is the input
     /// that was not consumed. The output that the client is owed is still written, then the connection ends.
     pub fn finish_input(&mut self, id: ClientId, rest: &[u8], out: &mut Vec<Output>) {
-        let Some(client) = self.clients.get_mut(id) else {
-            return;
-        };
-        if client.ending() != Ending::No {
-            return;
-        }
-        let is_asked = matches!(client.blocked(), Some(Blocked::Authorizing(_)));
-        let context = context(client, &self.options);
-        let error = if client.session.magic_seen {
-            client.session.decoder.finish(rest, &context)
-        } else {
-            let line = "failed to read protocol version - EOF".to_owned();
-            out.push(Output::error(line));
-            None
-        };
-        match error {
-            Some((error, None)) => self.fail(id, error, out),
-            // The auth server has not said yet whether the client may create the topic.
-            Some((error, Some(_))) if is_asked => self.fail(id, error, out),
-            Some((error, Some(topic))) => {
-                let refusal = self.refusal_of(id, Verb::Mpub, (topic, None));
-                if refusal.is_none() {
-                    self.create_topic_at_owner(topic, out);
-                }
-                self.fail(id, refusal.unwrap_or(error), out);
+        self.collect(out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            if client.ending() != Ending::No {
+                return;
             }
-            None => self.end_after_output(id, out),
-        }
+            let is_asked = matches!(client.blocked(), Some(Blocked::Authorizing(_)));
+            let context = context(client, &broker.options);
+            let error = if client.session.magic_seen {
+                client.session.decoder.finish(rest, &context)
+            } else {
+                let line = "failed to read protocol version - EOF".to_owned();
+                broker.out.push(Output::error(line));
+                None
+            };
+            match error {
+                Some((error, None)) => broker.fail(id, error),
+                // The auth server has not said yet whether the client may create the topic.
+                Some((error, Some(_))) if is_asked => broker.fail(id, error),
+                Some((error, Some(topic))) => {
+                    let refusal = broker.refusal_of(id, Verb::Mpub, (topic, None));
+                    if refusal.is_none() {
+                        broker.create_topic_at_owner(topic);
+                    }
+                    broker.fail(id, refusal.unwrap_or(error));
+                }
+                None => broker.end_after_output(id),
+            }
+        })
     }
 
     /// Closes a connection once its output has left. Adds no error frame to the output.
-    pub(super) fn end_after_output(&mut self, id: ClientId, out: &mut Vec<Output>) {
+    pub(super) fn end_after_output(&mut self, id: ClientId) {
         let client = &mut self.clients[id];
         client.end_after_output();
         if client.is_over() {
-            out.push(Output::Close(id));
+            self.out.push(Output::Close(id));
         } else {
             self.flush_later(id);
         }
     }
 
     /// Takes the magic. The client's heartbeats, and the time for its first command, begin here.
-    fn read_magic(&mut self, now: Now, id: ClientId, magic: [u8; 4], out: &mut Vec<Output>) {
+    fn read_magic(&mut self, id: ClientId, magic: [u8; 4]) {
         let client = &mut self.clients[id];
         let address = &client.address;
         let shown = String::from_utf8_lossy(&magic);
         let line = format!("CLIENT({address}): desired protocol magic '{shown}'");
-        out.push(Output::info(line));
+        self.out.push(Output::info(line));
         if magic == MAGIC_V2 {
             client.session.magic_seen = true;
-            client.heard(now.mono);
-            self.arm_heartbeat(id, now.mono);
+            client.heard(self.now.mono);
+            self.arm_heartbeat(id);
         } else {
             let line = format!("client({address}) bad protocol magic '{shown}'");
-            out.push(Output::error(line));
+            self.out.push(Output::error(line));
             client.reply_error(WireError::bad_protocol());
             self.flush_later(id);
         }
     }
 
     /// Carries out a command, and counts in `commands` what it takes beyond a small one.
-    fn command(
-        &mut self,
-        now: Now,
-        id: ClientId,
-        command: Command<'_>,
-        commands: &mut usize,
-        out: &mut Vec<Output>,
-    ) -> Flow {
+    fn command(&mut self, id: ClientId, command: Command<'_>, commands: &mut usize) -> Flow {
         match command {
             Command::Pub {
                 topic,
@@ -272,7 +264,7 @@ impl Broker {
             } => {
                 let origin = self.origin(id, number);
                 let publication = Publication::one(body, 0, origin);
-                return self.publish(now, id, Verb::Pub, topic, &publication, out);
+                return self.publish(id, Verb::Pub, topic, &publication);
             }
             Command::Mpub {
                 topic,
@@ -287,7 +279,7 @@ impl Broker {
                     defer_ms: 0,
                     origin: self.origin(id, number),
                 };
-                return self.publish(now, id, Verb::Mpub, topic, &publication, out);
+                return self.publish(id, Verb::Mpub, topic, &publication);
             }
             Command::Dpub {
                 topic,
@@ -299,12 +291,12 @@ impl Broker {
                 let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
                 let ms = if defer.is_zero() { 0 } else { ms.max(1) };
                 let publication = Publication::one(body, ms, self.origin(id, number));
-                return self.publish(now, id, Verb::Dpub, topic, &publication, out);
+                return self.publish(id, Verb::Dpub, topic, &publication);
             }
             Command::Sub { topic, channel } => {
-                return self.subscribe(now, id, topic, channel, out);
+                return self.subscribe(id, topic, channel);
             }
-            Command::Fin { id: message } => self.finish(now, id, message, out),
+            Command::Fin { id: message } => self.finish(id, message),
             Command::Rdy { count } => self.ready(id, count),
             Command::Req {
                 id: message,
@@ -313,15 +305,15 @@ impl Broker {
                 is_counted,
             } => {
                 if let Some(asked_ns) = clamped_from_ns {
-                    self.log_clamped(id, asked_ns, out);
+                    self.log_clamped(id, asked_ns);
                 }
                 let how = Requeue {
                     timeout,
                     is_counted,
                 };
-                self.requeue(now, id, message, how, out);
+                self.requeue(id, message, how);
             }
-            Command::Touch { id: message } => self.touch(now, id, message, out),
+            Command::Touch { id: message } => self.touch(id, message),
             Command::Nop => {}
             Command::Cls => self.close_wait(id),
             Command::RdyIgnored => {
@@ -329,13 +321,13 @@ impl Broker {
                 let line = format!(
                     "PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
                 );
-                out.push(Output::info(line));
+                self.out.push(Output::info(line));
             }
             Command::Identify { body } => {
                 *commands += IDENTIFY_COMMANDS;
-                self.identify(now, id, body, out);
+                self.identify(id, body);
             }
-            Command::Auth { secret } => self.authenticate(id, secret, out),
+            Command::Auth { secret } => self.authenticate(id, secret),
         }
         Flow::Next
     }
@@ -348,24 +340,24 @@ impl Broker {
         Some(Origin { publisher, number })
     }
 
-    fn log_clamped(&self, id: ClientId, asked_ns: i64, out: &mut Vec<Output>) {
+    fn log_clamped(&mut self, id: ClientId, asked_ns: i64) {
         let max = self.options.limits.req_timeout_max.as_nanos();
         let address = &self.clients[id].address;
         let set = if asked_ns < 0 { 0 } else { max };
-        out.push(Output::info(format!(
+        self.out.push(Output::info(format!(
             "PROTOCOL(V2): [{address}] REQ timeout {asked_ns} out of range 0-{max}. Setting to {set}"
         )));
     }
 
-    fn identify(&mut self, now: Now, id: ClientId, body: &[u8], out: &mut Vec<Output>) {
+    fn identify(&mut self, id: ClientId, body: &[u8]) {
         let client = &mut self.clients[id];
         let result = IdentifyRequest::decode(body).and_then(|mut request| {
             if self.is_tracing {
                 let line = format!("PROTOCOL(V2): [{}] {request}", client.address);
-                out.push(Output::Log(Level::Debug, line));
+                self.out.push(Output::Log(Level::Debug, line));
             }
             let line = format!("[{}] IDENTIFY: {request}", client.address);
-            out.push(Output::info(line));
+            self.out.push(Output::info(line));
             if client.session.is_upgraded() {
                 // Upgrades come once; an IDENTIFY that is sent again gets none.
                 (request.tls_v1, request.snappy, request.deflate) = (false, false, false);
@@ -375,7 +367,7 @@ impl Broker {
         });
         let (request, response) = match result {
             Ok(done) => done,
-            Err(error) => return self.fail(id, error, out),
+            Err(error) => return self.fail(id, error),
         };
         let upgrades = match response {
             Response::Ok => {
@@ -383,9 +375,7 @@ impl Broker {
                 Vec::new()
             }
             Response::Json(json, upgrades) => {
-                let mut frame = Vec::with_capacity(json.len() + 8);
-                wire::encode::response(&mut frame, json.as_bytes());
-                client.reply(&frame);
+                client.reply_text(&json);
                 upgrades
             }
         };
@@ -397,27 +387,287 @@ impl Broker {
                     &client.session.topology_region,
                 );
             }
-            self.arm_heartbeat(id, now.mono);
+            self.arm_heartbeat(id);
         }
-        self.start_upgrades(id, out);
-        self.arm_deadline(id, now.mono);
+        self.start_upgrades(id);
+        self.arm_deadline(id);
         self.flush_later(id);
     }
 
     /// Refuses an MPUB that has at least `bytes` bytes; see [`command_bytes_max`]. As in nsqd, the topic is created
     /// although the messages are refused.
-    fn refuse_large_mpub(
-        &mut self,
-        id: ClientId,
-        topic: Option<TopicName<'_>>,
-        bytes: usize,
-        out: &mut Vec<Output>,
-    ) {
+    fn refuse_large_mpub(&mut self, id: ClientId, topic: Option<TopicName<'_>>, bytes: usize) {
         if let Some(topic) = topic {
-            self.create_topic_at_owner(topic, out);
+            self.create_topic_at_owner(topic);
         }
         let max = self.options.limits.body_bytes_max;
         let text = format_args!("MPUB body too big {bytes} > {max}");
-        self.fail(id, WireError::new(ErrorCode::BadBody, text), out);
+        self.fail(id, WireError::new(ErrorCode::BadBody, text));
+    }
+}
+
+/// AUTH, and the rights that SUB and publishes need if an auth server is configured.
+///
+/// ```text
+///   AUTH ─────────────► Output::Authorize ──► the shell asks ──► handle_grants: the answer to AUTH
+///   SUB, PUB, ... ────► grants, not expired: allowed or not
+///        expired └────► Output::Authorize ──► the shell asks ──► handle_grants: the command again
+/// ```
+///
+/// Until the answer comes, the commands of this client wait. The commands of other clients do not.
+impl Broker {
+    /// AUTH.
+    pub(super) fn authenticate(&mut self, id: ClientId, secret: &[u8]) {
+        let session = &mut self.clients[id].session;
+        if session.has_grants() {
+            self.fail(id, WireError::auth_already_set());
+        } else if !self.options.server.auth_required {
+            self.fail(id, WireError::auth_disabled());
+        } else {
+            session.auth = Some(Box::new(Auth::new(secret)));
+            self.ask_for_grants(id, AuthReason::Command);
+        }
+    }
+
+    fn ask_for_grants(&mut self, id: ClientId, reason: AuthReason) {
+        let client = &mut self.clients[id];
+        let Some(auth) = &client.session.auth else {
+            return;
+        };
+        let query = AuthQuery {
+            secret: auth.secret.clone(),
+            is_renewal: reason == AuthReason::Expired,
+            remote_ip: ip_of(&client.address).to_owned(),
+            tls: client.session.tls.clone(),
+        };
+        client.block(Blocked::Authorizing(reason));
+        self.out.push(Output::Authorize(id, query));
+    }
+
+    /// Takes the answer to [`Output::Authorize`]. An error is the reason why there is no answer, for the log. Does
+    /// nothing for a client that is gone.
+    pub fn handle_grants(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        answer: Result<Grants, String>,
+        out: &mut Vec<Output>,
+    ) {
+        self.call(now, out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            let Some(Blocked::Authorizing(reason)) = client.blocked() else {
+                return;
+            };
+            client.unblock(Blocked::Authorizing(reason));
+            if client.ending() != Ending::No {
+                // An earlier publish has failed meanwhile, and that error ends the connection.
+                return;
+            }
+            let Some(auth) = &mut client.session.auth else {
+                return;
+            };
+            match answer {
+                Err(why) => {
+                    let address = client.address.as_str();
+                    let error = WireError::auth_failed();
+                    let warning = format!("PROTOCOL(V2): [{address}] AUTH failed {why}");
+                    let line = format!("[{address}] - {} - {why}", error.text);
+                    broker.out.push(Output::Log(Level::Warning, warning));
+                    broker.out.push(Output::error(line));
+                    client.reply_error(error);
+                }
+                Ok(grants) => {
+                    auth.grant(now.mono, grants);
+                    // The command that waits may be an unfinished MPUB, which needs more input only if it is permitted.
+                    client.session.decoder.look_again();
+                    if reason == AuthReason::Command {
+                        if !auth.has_grants() {
+                            return broker.fail(id, WireError::no_authorizations());
+                        }
+                        let json = auth.json();
+                        client.reply_text(&json);
+                    }
+                    broker.out.push(Output::Resume(id));
+                }
+            }
+            broker.flush_later(id);
+        })
+    }
+
+    /// Checks that a client may publish to a topic, or subscribe to a channel. In a drain nobody may publish.
+    ///
+    /// # Errors
+    /// The client may not, and has got the error. Or the auth server is being asked, and the command is offered again
+    /// when the answer has come.
+    pub(super) fn permit(
+        &mut self,
+        id: ClientId,
+        verb: Verb,
+        (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
+    ) -> Result<(), Flow> {
+        if !self.checks_permits {
+            return Ok(());
+        }
+        let auth = self.clients[id].session.auth.as_ref();
+        let is_expired = auth.is_some_and(|auth| auth.expires_at < self.now.mono);
+        if is_expired && self.options.server.auth_required && !self.is_closed_to(verb) {
+            self.ask_for_grants(id, AuthReason::Expired);
+            return Err(Flow::Retry);
+        }
+        match self.refusal_of(id, verb, (topic, channel)) {
+            None => Ok(()),
+            Some(error) => {
+                self.fail(id, error);
+                Err(Flow::Next)
+            }
+        }
+    }
+
+    /// Returns whether a drain refuses the command.
+    fn is_closed_to(&self, verb: Verb) -> bool {
+        plant!(DrainTakesPublishes, return false);
+        self.is_draining && verb != Verb::Sub
+    }
+
+    /// Returns the error of a command that the client may not carry out by its last grants, whether or not they have
+    /// expired.
+    pub(super) fn refusal_of(
+        &self,
+        id: ClientId,
+        verb: Verb,
+        (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
+    ) -> Option<WireError> {
+        if self.is_closed_to(verb) {
+            return Some(verb.failed(&Refusal::Draining.to_string()));
+        }
+        if !self.options.server.auth_required {
+            return None;
+        }
+        let topic = topic.as_str();
+        let channel = channel.map_or("", |channel| channel.as_str());
+        match &self.clients[id].session.auth {
+            None => Some(WireError::auth_first(verb.name())),
+            Some(auth) if auth.allows(topic, channel) => None,
+            Some(_) => Some(WireError::unauthorized(verb.name(), topic, channel)),
+        }
+    }
+
+    /// Returns whether the client may publish to the topic of an MPUB that is unfinished or will be refused. nsqd
+    /// checks the permission before it looks at the messages.
+    pub(super) fn may_publish_many(&mut self, id: ClientId, topic: Option<TopicName<'_>>) -> bool {
+        topic.is_none_or(|topic| self.permit(id, Verb::Mpub, (topic, None)).is_ok())
+    }
+}
+
+/// The longest time that the peer may take for its part of an upgrade.
+const UPGRADE_TIME_MAX: Duration = Duration::from_secs(5);
+
+/// The upgrades that an IDENTIFY was granted: one upgrade after the other, and an OK through each.
+///
+/// ```text
+///   JSON in the clear ──► Output::Upgrade(TLS) ──► upgraded: OK ──► Output::Upgrade(snappy) ──► ...
+/// ```
+///
+/// Nothing else is said meanwhile, and no command is read: a client takes the next frame for the OK.
+impl Broker {
+    /// Begins the granted upgrades as soon as all earlier commands are answered.
+    pub(super) fn start_upgrades(&mut self, id: ClientId) {
+        let client = &mut self.clients[id];
+        if client.session.next_upgrade().is_none() {
+            return;
+        }
+        client.block(Blocked::Upgrading);
+        plant!(UpgradeBeforeAnswers, return self.next_upgrade(id));
+        if client.output.all_answered() {
+            self.next_upgrade(id);
+        }
+    }
+
+    /// Asks for the next upgrade; behind the last one, commands are read again.
+    pub(super) fn next_upgrade(&mut self, id: ClientId) {
+        let client = &self.clients[id];
+        match client.session.next_upgrade() {
+            Some(upgrade) => {
+                let address = &client.address;
+                let line = format!("PROTOCOL(V2): [{address}] upgrading connection to {upgrade}");
+                self.out.push(Output::info(line));
+                self.out.push(Output::Upgrade(id, upgrade));
+            }
+            None => self.resume(id, Blocked::Upgrading),
+        }
+    }
+
+    /// Starts the deadline of the peer's part of the upgrade that was asked for.
+    pub fn upgrade_begins(&mut self, now: Now, id: ClientId) {
+        self.set_deadline(id, Some(now.mono + UPGRADE_TIME_MAX));
+    }
+
+    /// The upgrade that was asked for is there, and everything from now on passes it: first an OK. TLS
+    /// comes with what it agreed on.
+    ///
+    /// # Panics
+    /// If none was asked for.
+    pub fn upgraded(
+        &mut self,
+        now: Now,
+        id: ClientId,
+        session: Option<TlsSession>,
+        out: &mut Vec<Output>,
+    ) {
+        self.call(now, out, |broker| {
+            let Some(client) = broker.clients.get_mut(id) else {
+                return;
+            };
+            client.session.upgraded(session);
+            client.heard(now.mono);
+            client.reply(wire::encode::OK);
+            broker.next_upgrade(id);
+            broker.arm_deadline(id);
+            broker.flush_later(id);
+        })
+    }
+
+    /// The upgrade that was asked for cannot be had. The peer is told, in the encoding that the shell has
+    /// gone back to, and the connection ends.
+    pub fn upgrade_failed(&mut self, id: ClientId, cause: &str, out: &mut Vec<Output>) {
+        self.collect(out, |broker| {
+            if let Some(client) = broker.clients.get_mut(id) {
+                client.session.drop_upgrades();
+                client.unblock(Blocked::Upgrading);
+                broker.fail(id, WireError::identify_failed(cause));
+            }
+        })
+    }
+}
+
+/// The log lines of every command, which operators switch on to find a client's mistake.
+impl Broker {
+    /// Switches a log line for every command on or off.
+    pub fn set_tracing(&mut self, is_tracing: bool) {
+        self.is_tracing = is_tracing;
+    }
+
+    /// Logs the command at the start of `input`, and the state of a consumer after the command. The line of the command
+    /// goes in front of the outputs from `line_at` on, which the command has caused. A command that is offered again
+    /// later is logged then.
+    #[cold]
+    pub(super) fn trace(&mut self, id: ClientId, input: &[u8], next: Next, line_at: usize) {
+        if matches!(next, Next::Later) {
+            return;
+        }
+        let client = &self.clients[id];
+        let address = &client.address;
+        let mut lines = input.split(|&byte| byte == b'\n');
+        let line = lines.next().unwrap_or_default();
+        let line = String::from_utf8_lossy(line.strip_suffix(b"\r").unwrap_or(line));
+        let line = format!("PROTOCOL(V2): [{address}] [{line}]");
+        self.out.insert(line_at, Output::Log(Level::Debug, line));
+        if matches!(next, Next::Carried(_)) && client.consumer.subscription.is_some() {
+            let (ready, in_flight) = (client.consumer.ready_count, client.consumer.in_flight);
+            let line = format!("[{address}] state rdy: {ready:4} inflt: {in_flight:4}");
+            self.out.push(Output::Log(Level::Debug, line));
+        }
     }
 }

@@ -1,23 +1,29 @@
 //! The broker's reports about itself, for /stats, /ping and nsqd.dat.
 
 use super::Broker;
-use super::output::Change;
+use super::admin::AdminError;
 use crate::channel::Channel;
 use crate::client::Client;
+use crate::client::consumer::Locality;
 use crate::ids::{ClientId, TopicKey};
 use crate::latency;
-use crate::now::Now;
+use crate::output::Change;
 use crate::pause::PauseUnderWay;
+use crate::peek::{
+    Candidate, CandidateState, LogEnd, PeekBudget, PeekFrom, PeekQuestion, PeekSlice, PeekState,
+    PeekedFrame, PeekedMessage,
+};
 use crate::stats::{
     ChannelStats, ClientStats, DeadLetterStats, DividedTopic, LatencyStats, LogFigures, PauseStats,
     ProtocolVersion, PubCount, StatsFilter, StatsSnapshot, TopicStats, UndoStats,
     UnfinishedSnapshot,
 };
 use crate::topic::Topic;
-use crate::topology::Locality;
 use crate::undo::Undo;
-use diskq_log::{ChannelFacts, Log, TopicFacts};
+use diskq_log::{ChannelFacts, Log, Look, Now, TopicFacts};
 use std::sync::Arc;
+use std::time::Duration;
+use wire::id::{MessageId, Seq};
 use wire::identify::GrantedUpgrade;
 
 /// Topics, channels and connections in a slice of a snapshot. They take about 0.1 ms.
@@ -65,6 +71,7 @@ impl Broker {
         filter: &StatsFilter,
         unfinished: &mut UnfinishedSnapshot,
     ) -> bool {
+        self.now = now;
         let entries_per_channel = match self.options.topic.latency {
             None => 1,
             Some(_) => LATENCY_ENTRIES,
@@ -83,8 +90,7 @@ impl Broker {
                 continue;
             }
             let divided = unfinished.divided.take();
-            let Some(mut topic) = divided.or_else(|| self.begin_topic(now, filter, unfinished))
-            else {
+            let Some(mut topic) = divided.or_else(|| self.begin_topic(filter, unfinished)) else {
                 let wanted = || self.producers(filter);
                 let producers = unfinished.producers.get_or_insert_with(wanted);
                 let added = &mut unfinished.snapshot.producers;
@@ -103,7 +109,7 @@ impl Broker {
             }
             // A topic that fits into a slice is not divided, even if the slice has others.
             let channels_max = SLICE_ENTRIES / entries_per_channel;
-            let added = self.add_channels(now, filter, &mut topic, stats, channels_max);
+            let added = self.add_channels(filter, &mut topic, stats, channels_max);
             unfinished.consumers = added.consumers_left;
             entries += 1 + added.channels * entries_per_channel + added.consumers;
             if added.channels == channels_max || !unfinished.consumers.is_empty() {
@@ -121,7 +127,6 @@ impl Broker {
     /// Adds the next topic to a snapshot, without its channels. Returns `None` if no topic is left.
     fn begin_topic(
         &mut self,
-        now: Now,
         filter: &StatsFilter,
         unfinished: &mut UnfinishedSnapshot,
     ) -> Option<DividedTopic> {
@@ -131,7 +136,7 @@ impl Broker {
                 unfinished
                     .snapshot
                     .topics
-                    .push(self.topic_stats(now, key, filter));
+                    .push(self.topic_stats(key, filter));
                 return Some(DividedTopic {
                     key,
                     after: None,
@@ -145,32 +150,31 @@ impl Broker {
     /// do not fit into a slice.
     fn add_channels(
         &mut self,
-        now: Now,
         filter: &StatsFilter,
         divided: &mut DividedTopic,
         stats: &mut TopicStats,
         channels_max: usize,
     ) -> AddedChannels {
         let topic = &mut self.topics[divided.key];
-        let ids = topic.channels_after(divided.after.as_deref(), channels_max);
+        let ids = topic.channels.after(divided.after.as_deref(), channels_max);
         for id in &ids {
-            topic.channel_mut(*id).drop_finished();
+            topic.channels[*id].drop_finished();
         }
         let topic = &self.topics[divided.key];
         let mut added = AddedChannels::default();
         for id in ids {
-            let channel = topic.channel(id);
+            let channel = &topic.channels[id];
             divided.after = Some(channel.name.clone());
             added.channels += 1;
             if let Some(latency) = &channel.latency {
-                latency.add_to(now.mono, divided.latency.get_or_insert_default());
+                latency.add_to(self.now.mono, divided.latency.get_or_insert_default());
             }
             if !filter.wants_channel(&channel.name) {
                 continue;
             }
-            let mut of_channel = self.channel_stats(now, (topic, channel), filter);
+            let mut of_channel = self.channel_stats((topic, channel), filter);
             if filter.include_clients {
-                let mut left: Vec<ClientId> = channel.consumers.iter().rev().copied().collect();
+                let mut left: Vec<ClientId> = channel.consumers.all.iter().rev().copied().collect();
                 let entries_left = SLICE_ENTRIES.saturating_sub(added.consumers);
                 let clients = of_channel.clients.insert(Vec::new());
                 added.consumers += self.add_clients(&mut left, clients, entries_left);
@@ -217,26 +221,26 @@ impl Broker {
     }
 
     /// Returns the figures of a topic, without its channels.
-    fn topic_stats(&mut self, now: Now, key: TopicKey, filter: &StatsFilter) -> TopicStats {
+    fn topic_stats(&mut self, key: TopicKey, filter: &StatsFilter) -> TopicStats {
         let topic = &mut self.topics[key];
-        topic.distribute(now, &self.clients, &mut self.work);
+        topic.distribute(self.now, &self.clients, &mut self.work);
         let topic = &self.topics[key];
         let gate = topic.gate.as_ref();
-        let (numbers, keys) = gate.map_or((None, None), |gate| gate.stats(now));
+        let (numbers, keys) = gate.map_or((None, None), |gate| gate.stats(self.now));
         let stats = TopicStats {
             topic_name: topic.name.to_string(),
             channels: Vec::new(),
             depth: topic.depth(),
             backend_depth: self.backend_depth(topic.depth(), topic.ephemeral),
-            message_count: topic.message_count,
-            message_bytes: topic.message_bytes,
+            message_count: topic.totals.messages,
+            message_bytes: topic.totals.body_bytes,
             refused_count: topic.refused_count,
-            oldest_unfinished_ms: topic.age_ms(now, topic.oldest()),
+            oldest_unfinished_ms: topic.age_ms(self.now, topic.oldest()),
             shard: self.options.shard.0,
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
             numbers,
             keys,
-            paused: topic.paused,
+            paused: topic.pause.is_some(),
             pause: pause_stats(topic.pause.as_deref()),
             e2e_processing_latency: LatencyStats::default(),
             undo: topic.undo.as_ref().map(|undo| undo_stats(topic, undo)),
@@ -263,7 +267,6 @@ impl Broker {
     /// Returns the figures of a channel, without its consumers.
     fn channel_stats(
         &self,
-        now: Now,
         (topic, channel): (&Topic, &Channel),
         filter: &StatsFilter,
     ) -> ChannelStats {
@@ -283,20 +286,20 @@ impl Broker {
             global_msg_count: channel.counters.deliveries[Locality::Global as usize],
             requeue_count: channel.counters.requeue_count,
             timeout_count: channel.counters.timeout_count,
-            oldest_unfinished_ms: topic.age_ms(now, oldest),
+            oldest_unfinished_ms: topic.age_ms(self.now, oldest),
             oldest_failed_attempts: oldest.map_or(0, |seq| channel.failed_attempts(seq).into()),
             dead_letters: channel.dead_letters.as_ref().map(|dead| DeadLetterStats {
                 topic: dead.to().to_string(),
                 count: dead.moved_count(),
                 waiting_count: dead.count(),
             }),
-            client_count: channel.consumers.len() as u64,
+            client_count: channel.consumers.all.len() as u64,
             clients: None,
-            paused: channel.paused,
+            paused: channel.pause.is_some(),
             pause: pause_stats(channel.pause.as_deref()),
             undo: channel.undo.as_ref().map(|undo| undo_stats(topic, undo)),
             e2e_processing_latency: latency::stats(
-                now.mono,
+                self.now.mono,
                 self.options.topic.latency.as_ref(),
                 channel.latency.as_deref(),
             ),
@@ -317,13 +320,14 @@ impl Broker {
             .filter(|topic| !topic.ephemeral)
             .map(|topic| TopicFacts {
                 name: topic.name.to_string(),
-                paused: topic.paused,
+                paused: topic.pause.is_some(),
                 channels: topic
-                    .channels()
+                    .channels
+                    .iter()
                     .filter(|(_, channel)| !channel.ephemeral)
                     .map(|(_, channel)| ChannelFacts {
                         name: channel.name.to_string(),
-                        paused: channel.paused,
+                        paused: channel.pause.is_some(),
                     })
                     .collect(),
             })
@@ -343,7 +347,7 @@ impl Broker {
         topics
             .filter(|topic| !topic.is_withdrawn)
             .flat_map(|topic| {
-                let channels = topic.channels().map(|(_, channel)| channel);
+                let channels = topic.channels.iter().map(|(_, channel)| channel);
                 let channels = channels.map(|c| Change::channel(&topic.name, &c.name, true));
                 std::iter::once(Change::topic(&topic.name, true)).chain(channels)
             })
@@ -433,5 +437,150 @@ fn client_stats(client: &Client) -> ClientStats {
         tls_version: tls.version,
         tls_negotiated_protocol: "",
         tls_negotiated_protocol_is_mutual: client.session.tls.is_some(),
+    }
+}
+
+/// Peeks: slices of a channel's or topic's messages. A peek changes nothing: it borrows the broker only to read.
+impl Broker {
+    /// Returns a slice of messages. The cost is bounded by the question's budget.
+    ///
+    /// # Errors
+    /// There is no such topic or channel.
+    pub fn peek(&self, now: Now, question: &PeekQuestion) -> Result<PeekSlice, AdminError> {
+        let topic = self.peeked_topic(&question.topic)?;
+        let PeekQuestion {
+            from,
+            place,
+            budget,
+            ..
+        } = question;
+        let candidates = match &question.channel {
+            None => topic.candidates(*from, *place, budget),
+            Some(name) => {
+                let id = topic
+                    .channels
+                    .find(name)
+                    .ok_or(AdminError::ChannelNotFound)?;
+                topic.channels[id].candidates(*from, *place, budget)
+            }
+        };
+        let mut slice = PeekSlice {
+            next: candidates.next,
+            passed: candidates.passed,
+            log_end: matches!(from, PeekFrom::Published { .. }).then(|| self.log_end(topic)),
+            ..PeekSlice::default()
+        };
+        let found = &candidates.found;
+        let frames = frames_within(topic, found.iter().map(|candidate| candidate.seq), budget);
+        for (candidate, frame) in found.iter().zip(frames) {
+            slice.messages.push(self.peeked(now, candidate, frame));
+        }
+        let count = slice.messages.len();
+        if count < found.len()
+            && let Some(last) = found[..count].last()
+        {
+            slice.next = Some(last.next);
+            slice.passed = last.passed;
+        }
+        Ok(slice)
+    }
+
+    /// Returns where messages are now, because they were not where an earlier peek has found them. The result is shorter
+    /// than `seqs` if the bytes of the budget end before.
+    ///
+    /// # Errors
+    /// There is no such topic any more.
+    pub fn peek_again(
+        &self,
+        topic: &str,
+        seqs: &[Seq],
+        budget: &PeekBudget,
+    ) -> Result<Vec<PeekedFrame>, AdminError> {
+        let topic = self.peeked_topic(topic)?;
+        Ok(frames_within(topic, seqs.iter().copied(), budget).collect())
+    }
+
+    fn peeked_topic(&self, name: &str) -> Result<&Topic, AdminError> {
+        if let Some(aside) = self.set_aside.get(name) {
+            return Err(AdminError::SetAside(aside.cause.clone()));
+        }
+        let key = self.by_name.get(name).ok_or(AdminError::TopicNotFound)?;
+        Ok(&self.topics[*key])
+    }
+
+    fn log_end(&self, topic: &Topic) -> LogEnd {
+        let newest = Seq(topic.log.next_seq().0.saturating_sub(1));
+        LogEnd {
+            newest,
+            newest_id: MessageId::new(newest, self.options.topic.log.node),
+            message_count: topic.totals.messages,
+            first: topic.first_seq,
+        }
+    }
+
+    fn peeked(&self, now: Now, candidate: &Candidate, frame: PeekedFrame) -> PeekedMessage {
+        let state = match candidate.state {
+            CandidateState::Waiting => PeekState::Waiting,
+            CandidateState::Requeued => PeekState::Requeued,
+            CandidateState::Published { is_finished } => PeekState::Published { is_finished },
+            CandidateState::DeferredFor(ms) => PeekState::DeferredFor(ms),
+            CandidateState::Due(due) => PeekState::DeferredUntil(unix_ns(now, due)),
+            CandidateState::InFlight(entry) => {
+                let client = self.clients.get(entry.owner);
+                let names = |client: &crate::client::Client| {
+                    (client.address.clone(), client.session.client_id.clone())
+                };
+                PeekState::InFlight {
+                    client: client.map(names),
+                    since_ns: unix_ns(now, entry.delivered),
+                    until_ns: unix_ns(now, entry.deadline),
+                }
+            }
+        };
+        PeekedMessage {
+            seq: candidate.seq,
+            id: MessageId::new(candidate.seq, self.options.topic.log.node),
+            attempts: candidate.attempts,
+            state,
+            frame,
+            next: candidate.next,
+        }
+    }
+}
+
+/// Returns the frames of messages until the bytes of the budget end. The first one comes in any case.
+fn frames_within(
+    topic: &Topic,
+    seqs: impl Iterator<Item = Seq>,
+    budget: &PeekBudget,
+) -> impl Iterator<Item = PeekedFrame> {
+    let mut left = None;
+    seqs.map_while(move |seq| {
+        let frame = frame_of(topic, seq, budget);
+        let bytes = frame.copied_bytes();
+        let room = left.unwrap_or(budget.bytes_max.max(bytes));
+        left = Some(room.checked_sub(bytes)?);
+        Some(frame)
+    })
+}
+
+fn frame_of(topic: &Topic, seq: Seq, budget: &PeekBudget) -> PeekedFrame {
+    match topic.log.look(seq) {
+        Look::Frame(frame) => {
+            let copied = &frame[..frame.len().min(budget.frame_bytes_max)];
+            PeekedFrame::Copied(copied.to_vec(), frame.len())
+        }
+        Look::Cold(cold) => PeekedFrame::Cold(cold),
+        Look::Damaged => PeekedFrame::Damaged,
+        Look::Gone => PeekedFrame::Gone,
+    }
+}
+
+/// Returns the Unix time of a moment on the monotonic clock, in nanoseconds.
+fn unix_ns(now: Now, at: Duration) -> u64 {
+    let nanos = |duration: Duration| u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
+    match at.checked_sub(now.mono) {
+        Some(until) => now.wall_ns.saturating_add(nanos(until)),
+        None => now.wall_ns.saturating_sub(nanos(now.mono - at)),
     }
 }

@@ -1,13 +1,26 @@
-//! Takes dead letters out of their channel.
+//! [`DeadLetters`]: the messages of a channel that have reached their attempts, on their way to the dead-letter topic.
+//!
+//! ```text
+//!   REQ, timeout, due ──► waiting ──send──► sent ──stored and synced──► finished
+//!                            ▲                │
+//!                            └─── refused ────┘   and a delay before the next one is sent
+//! ```
+//!
+//! A message is finished only after the dead-letter topic has stored and synced it. So no crash loses the message.
+//! After a crash between these two steps, the message is in both topics.
 
-use super::Channel;
-use crate::dead_letter_rules::DeadLetterRule;
-use crate::dead_letters::{DeadLetter, DeadLetters};
-use diskq_log::{Log, Run, SeqRange, Taken};
+use super::seq_set::SeqSet;
+use super::single_messages::SingleMessage;
+use crate::long_queue::LongQueue;
+use diskq_log::{Log, Run, Taken};
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::frame::HEADER_BYTES;
 use wire::id::Seq;
+use wire::name::{ChannelName, TopicName};
+use wire::topic_rules::{self, RuleOrderError};
 
 /// The most messages, and about the most bytes, that a channel sends in one turn.
 const TURN_MESSAGES: usize = 64;
@@ -34,6 +47,15 @@ pub(crate) struct LetterBudget {
     bytes: usize,
     /// The bytes that more letters on their way may take, in all turns together.
     room: usize,
+}
+
+/// The dead letters of a shard's channels that are on their way.
+#[derive(Debug, Default)]
+pub(crate) struct LettersUnderWay {
+    /// The bytes that they take, about.
+    pub(crate) bytes: usize,
+    /// Letters that were stored in their topics since the last look of a drain.
+    pub(crate) moved_count: u64,
 }
 
 /// The reason why a channel sends no further dead letter in this turn.
@@ -82,47 +104,217 @@ impl LetterBudget {
     }
 }
 
-impl Channel {
-    /// Gives the channel a rule for its dead letters, before it has messages.
-    pub(crate) fn set_dead_letters(&mut self, rule: Option<Arc<DeadLetterRule>>) {
-        self.dead_letters = rule.map(|rule| Box::new(DeadLetters::new(rule)));
+/// The most messages of a channel that are on their way to the dead-letter topic at a time.
+const SENT_MAX: usize = 1024;
+
+/// No further message is sent while this many bytes of bodies are on their way.
+const SENT_BYTES_MAX: usize = 1024 * 1024;
+
+/// The delay after a refusal. Each further refusal doubles the delay, up to the longest one.
+const RETRY_FIRST: Duration = Duration::from_millis(250);
+const RETRY_LONGEST: Duration = Duration::from_secs(8);
+
+/// The time between two log lines about the dead letters of a channel.
+const TELL_EVERY: Duration = Duration::from_secs(1);
+
+/// The state of a channel's dead letters.
+///
+/// Invariants: no message is both in `waiting` and in `sent`; the log holds each message of these two lists for the
+/// channel; `sent_bytes` is the number of bytes of the bodies of `sent`.
+#[derive(Debug)]
+pub(crate) struct DeadLetters {
+    rule: Arc<DeadLetterRule>,
+    waiting: LongQueue<SingleMessage>,
+    sent: BTreeMap<Seq, Sent>,
+    sent_bytes: usize,
+    /// True while the letters of all channels of the shard that are on their way take too much memory.
+    is_held: bool,
+    /// The end of the delay after a refusal.
+    retry_at: Option<Duration>,
+    /// The delay after the next refusal.
+    delay: Duration,
+    /// Messages that went to the dead-letter topic.
+    moved_count: u64,
+    told: Told,
+}
+
+/// A message on its way.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Sent {
+    pub(crate) attempts: u16,
+    bytes: usize,
+}
+
+/// The state of the log lines.
+#[derive(Debug, Default)]
+struct Told {
+    /// The number of moved messages that no log line has counted yet.
+    untold: u64,
+    /// The last of these messages: its seqs here and in the dead-letter topic.
+    last: (Seq, Seq),
+    /// The time of the next line, if something is to be told.
+    next_at: Option<Duration>,
+    /// No line comes before this time.
+    not_before: Duration,
+}
+
+/// A message for the dead-letter topic.
+#[derive(Debug)]
+pub(crate) struct DeadLetter {
+    pub(crate) seq: Seq,
+    pub(crate) to: Arc<str>,
+    pub(crate) body: Vec<u8>,
+    /// True if the channel sends no further message until messages are synced in the dead-letter topic. Then the sync
+    /// should not wait for --sync-timeout.
+    pub(crate) wants_sync: bool,
+}
+
+/// The messages that were moved since the last log line.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct MovedLetters {
+    pub(crate) count: u64,
+    pub(crate) attempts_max: u16,
+    /// The last message's seqs: in its topic, and in the dead-letter topic.
+    pub(crate) last: (Seq, Seq),
+}
+
+impl DeadLetters {
+    pub(crate) fn new(rule: Arc<DeadLetterRule>) -> DeadLetters {
+        DeadLetters {
+            rule,
+            waiting: LongQueue::default(),
+            sent: BTreeMap::new(),
+            sent_bytes: 0,
+            is_held: false,
+            retry_at: None,
+            delay: RETRY_FIRST,
+            moved_count: 0,
+            told: Told::default(),
+        }
     }
 
-    /// Takes messages that can leave for the dead-letter topic, as many as one turn and the shard's budget allow. They
-    /// are still owed, until [`Channel::finish_dead_letter`].
-    pub(crate) fn take_dead_letters(
+    /// The name of the dead-letter topic.
+    pub(crate) fn to(&self) -> &Arc<str> {
+        self.rule.to()
+    }
+
+    /// Messages that went to the dead-letter topic.
+    pub(crate) fn moved_count(&self) -> u64 {
+        self.moved_count
+    }
+
+    /// The number of messages that are to go to the dead-letter topic, including those that are on their way.
+    pub(crate) fn count(&self) -> u64 {
+        self.waiting.len() as u64 + self.sent.len() as u64
+    }
+
+    /// The messages that are not on their way.
+    pub(crate) fn waiting(&self) -> &LongQueue<SingleMessage> {
+        &self.waiting
+    }
+
+    /// The messages on their way, from `seq` on.
+    pub(crate) fn sent_from(&self, seq: Seq) -> impl Iterator<Item = (Seq, Sent)> + '_ {
+        self.sent.range(seq..).map(|(seq, sent)| (*seq, *sent))
+    }
+
+    /// The seqs of all messages.
+    pub(crate) fn seqs(&self) -> impl Iterator<Item = Seq> {
+        let waiting = self.waiting.iter().map(|message| message.seq);
+        waiting.chain(self.sent.keys().copied())
+    }
+
+    /// Puts a message back into the queue of its channel, or among the dead letters if it has reached its attempts.
+    #[inline]
+    pub(crate) fn sort(
+        dead_letters: &mut Option<Box<DeadLetters>>,
+        requeued: &mut LongQueue<SingleMessage>,
+        message: SingleMessage,
+    ) {
+        match dead_letters {
+            Some(dead) if message.attempts >= dead.rule.attempts_max() => {
+                dead.waiting.push_back(message);
+            }
+            _ => requeued.push_back(message),
+        }
+    }
+
+    fn is_full(&self) -> bool {
+        self.sent.len() >= SENT_MAX || self.sent_bytes >= SENT_BYTES_MAX
+    }
+
+    /// True if a message can leave.
+    pub(crate) fn may_send(&self) -> bool {
+        !self.waiting.is_empty() && self.retry_at.is_none() && !self.is_full() && !self.is_held
+    }
+
+    /// Lets no message leave until [`DeadLetters::release`].
+    pub(crate) fn hold(&mut self) {
+        self.is_held = true;
+    }
+
+    /// Ends [`DeadLetters::hold`].
+    pub(crate) fn release(&mut self) {
+        self.is_held = false;
+    }
+
+    /// Takes the next message out of those that wait. The caller sends it, or puts it back.
+    pub(crate) fn pop(&mut self) -> Option<SingleMessage> {
+        self.waiting.pop_front()
+    }
+
+    /// Puts the message that was taken last back in its place.
+    pub(crate) fn put_back(&mut self, message: SingleMessage) {
+        self.waiting.push_front(message);
+    }
+
+    /// Notes that a message is on its way. Returns the message for the dead-letter topic.
+    pub(crate) fn send(&mut self, message: SingleMessage, body: Vec<u8>) -> DeadLetter {
+        let SingleMessage { seq, attempts } = message;
+        let bytes = body.len();
+        self.sent_bytes += bytes;
+        self.sent.insert(seq, Sent { attempts, bytes });
+        DeadLetter {
+            seq,
+            to: self.to().clone(),
+            body,
+            wants_sync: self.is_full(),
+        }
+    }
+
+    /// Takes messages that can leave, as many as one turn and the shard's budget allow. They are still owed, until
+    /// [`DeadLetters::finish`]. A damaged message is released, and leaves `out_of_order`.
+    pub(super) fn take(
         &mut self,
+        out_of_order: &mut SeqSet,
         log: &mut Log,
         budget: &mut LetterBudget,
         mut out: impl FnMut(DeadLetter),
     ) -> LettersEnd {
-        let Some(dead) = self.dead_letters.as_mut().filter(|_| !self.paused) else {
-            return LettersEnd::Nothing;
-        };
         let (mut count, mut bytes) = (0, 0);
-        while dead.may_send()
-            && let Some(message) = dead.pop()
+        while self.may_send()
+            && let Some(message) = self.pop()
         {
             if count >= TURN_MESSAGES || bytes >= TURN_BYTES || !budget.is_left() {
-                dead.put_back(message);
+                self.put_back(message);
                 return LettersEnd::Turn;
             }
             if budget.room == 0 {
-                dead.put_back(message);
-                dead.hold();
+                self.put_back(message);
+                self.hold();
                 return LettersEnd::Held;
             }
             let run = match log.take_run(message.range(), 1, u32::MAX) {
                 Taken::Run(run) => run,
                 Taken::Loading => {
                     // The channel is pumped when the message is there.
-                    dead.put_back(message);
+                    self.put_back(message);
                     return LettersEnd::Nothing;
                 }
                 Taken::Damaged(_) => {
                     // The damage was counted and reported when it was found.
                     log.release(message.seq);
-                    self.out_of_order.remove(message.seq);
+                    out_of_order.remove(message.seq);
                     count += 1;
                     budget.skip();
                     continue;
@@ -136,7 +328,7 @@ impl Channel {
             if !log.copy_run(&without_header, &mut body) {
                 // Without a failed sync, only the copy is checked.
                 log.give_up(message.seq);
-                dead.put_back(message);
+                self.put_back(message);
                 count += 1;
                 budget.skip();
                 continue;
@@ -144,42 +336,324 @@ impl Channel {
             count += 1;
             bytes += body.len();
             budget.spend(body.len());
-            let mut letter = dead.send(message, body);
+            let mut letter = self.send(message, body);
             letter.wants_sync |= budget.room == 0;
             out(letter);
         }
         LettersEnd::Nothing
     }
 
-    /// Lets dead letters leave again after [`LettersEnd::Held`].
-    pub(crate) fn release_dead_letters(&mut self) {
-        if let Some(dead) = &mut self.dead_letters {
-            dead.release();
-        }
+    fn end_sent(&mut self, seq: Seq) -> Option<Sent> {
+        let sent = self.sent.remove(&seq)?;
+        self.sent_bytes -= sent.bytes;
+        Some(sent)
     }
 
-    /// Finishes a message that the dead-letter topic has on disk, as `stored`. Does nothing if the channel was emptied
-    /// in the meantime.
-    pub(crate) fn finish_dead_letter(
+    /// Notes that the dead-letter topic has a message on disk, as `stored`. Returns false if the message is not on its
+    /// way, because the channel was emptied.
+    pub(crate) fn finish(&mut self, now: Duration, seq: Seq, stored: Seq) -> bool {
+        if self.end_sent(seq).is_none() {
+            return false;
+        }
+        self.delay = RETRY_FIRST;
+        self.moved_count += 1;
+        self.told.untold += 1;
+        self.told.last = (seq, stored);
+        let at = self.told.not_before.max(now);
+        self.told.next_at.get_or_insert(at);
+        true
+    }
+
+    /// Takes a message back that the dead-letter topic has refused, and begins the delay. Returns the message's
+    /// attempts. `None`: the message is not on its way.
+    pub(crate) fn give_back(&mut self, now: Duration, seq: Seq) -> Option<u16> {
+        let Sent { attempts, .. } = self.end_sent(seq)?;
+        self.waiting.push_back(SingleMessage { seq, attempts });
+        if self.retry_at.is_none() {
+            self.retry_at = Some(now + self.delay);
+            self.delay = (self.delay * 2).min(RETRY_LONGEST);
+        }
+        Some(attempts)
+    }
+
+    /// Ends the delay after a refusal, if its time has come. Returns true if it has.
+    pub(crate) fn end_delay(&mut self, now: Duration) -> bool {
+        self.retry_at.take_if(|at| *at <= now).is_some()
+    }
+
+    /// Returns when the delay ends or a log line is due, whichever is earlier.
+    pub(crate) fn next_timeout(&self) -> Option<Duration> {
+        self.retry_at.into_iter().chain(self.told.next_at).min()
+    }
+
+    /// Returns the messages that were moved since the last call, once a second at most.
+    pub(crate) fn take_moved(&mut self, now: Duration) -> Option<MovedLetters> {
+        self.told.next_at.take_if(|at| *at <= now)?;
+        self.told.not_before = now + TELL_EVERY;
+        Some(MovedLetters {
+            count: std::mem::take(&mut self.told.untold),
+            attempts_max: self.rule.attempts_max(),
+            last: self.told.last,
+        })
+    }
+
+    /// Removes all messages.
+    pub(crate) fn take_all(&mut self) -> LongQueue<SingleMessage> {
+        let mut all = std::mem::take(&mut self.waiting);
+        for (seq, Sent { attempts, .. }) in std::mem::take(&mut self.sent) {
+            all.push_back(SingleMessage { seq, attempts });
+        }
+        self.sent_bytes = 0;
+        all
+    }
+
+    /// Asserts the invariants written on the type.
+    pub(crate) fn check(&self) {
+        self.waiting.check();
+        let bytes: usize = self.sent.values().map(|sent| sent.bytes).sum();
+        assert_eq!(bytes, self.sent_bytes);
+        let mut waiting = self.waiting.iter();
+        assert!(waiting.all(|message| message.attempts >= self.rule.attempts_max()));
+    }
+}
+
+/// The most rules. Each new rule is compared with the earlier ones, and each new channel with all.
+const RULES_MAX: usize = 256;
+
+/// One rule: the channels for which it holds, the number of attempts, and the dead-letter topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct DeadLetterRule {
+    topic: Pattern,
+    channel: Pattern,
+    attempts_max: u16,
+    to: Arc<str>,
+}
+
+/// The rules for dead letters. The first rule that fits a channel counts.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct DeadLetterRules {
+    rules: Vec<Arc<DeadLetterRule>>,
+}
+
+/// The reason why a rule cannot be added. Its text completes a sentence that begins with the rule.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum DeadLetterError {
+    /// The text is no name, and no name with `*` in it.
+    BadPattern(String),
+    /// The rule gives no delivery at all.
+    NoAttempts,
+    /// The dead-letter topic is not a valid name.
+    BadTopic(String),
+    /// The dead-letter topic is ephemeral. Such a topic ends with its last consumer, and its messages end with it.
+    Ephemeral(String),
+    /// There are too many rules.
+    TooMany,
+    /// Another rule has the same patterns.
+    Twice,
+    /// The dead letters of these topics would go round in a circle.
+    Cycle(Vec<String>),
+}
+
+impl std::fmt::Display for DeadLetterError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            DeadLetterError::BadPattern(text) => {
+                write!(f, "has {text:?}, which is no name, and no name with * in it")
+            }
+            DeadLetterError::NoAttempts => f.write_str("must allow 1 to 65535 attempts"),
+            DeadLetterError::BadTopic(text) => {
+                write!(f, "has the topic {text:?}, which is not a valid name")
+            }
+            DeadLetterError::Ephemeral(text) => write!(
+                f,
+                "would lose messages: {text} is ephemeral, so it ends with its last consumer"
+            ),
+            DeadLetterError::TooMany => write!(
+                f,
+                "is one rule too many: there may be {RULES_MAX}; a * in a name can stand for several topics or channels"
+            ),
+            DeadLetterError::Twice => f.write_str(
+                "never counts, because an earlier rule has the same topic and channel; leave one of them out",
+            ),
+            DeadLetterError::Cycle(topics) => write!(
+                f,
+                "makes a circle: dead letters would go from {} and never end",
+                topics.join(" to ")
+            ),
+        }
+    }
+}
+
+impl DeadLetterRule {
+    /// The channels of the rule: `<topic>/<channel>`.
+    fn place(&self) -> String {
+        format!("{}/{}", self.topic.0, self.channel.0)
+    }
+
+    /// Deliveries that a message gets. After them, the message goes to the dead-letter topic.
+    pub(crate) fn attempts_max(&self) -> u16 {
+        self.attempts_max
+    }
+
+    /// The name of the dead-letter topic.
+    pub(crate) fn to(&self) -> &Arc<str> {
+        &self.to
+    }
+}
+
+impl DeadLetterRules {
+    /// Adds a rule for the channels that fit the patterns. In a pattern, `*` stands for any number of characters.
+    /// `attempts_max` is the number of deliveries that a message gets, and `to` is the dead-letter topic.
+    ///
+    /// # Errors
+    /// The rule is wrong or one too many, or makes a circle with the earlier ones.
+    pub fn add(
         &mut self,
-        now: Duration,
-        seq: Seq,
-        stored: Seq,
-        log: &mut Log,
-    ) {
-        let dead = self.dead_letters.as_mut();
-        if dead.is_some_and(|dead| dead.finish(now, seq, stored)) {
-            self.out_of_order.remove(seq);
-            log.release_range(SeqRange::one(seq));
+        topic: &str,
+        channel: &str,
+        attempts_max: u16,
+        to: &str,
+    ) -> Result<(), DeadLetterError> {
+        let bad = |text: &str| DeadLetterError::BadPattern(text.to_owned());
+        let (topic, channel) = (
+            Pattern::of_topic(topic).ok_or_else(|| bad(topic))?,
+            Pattern::of_channel(channel).ok_or_else(|| bad(channel))?,
+        );
+        if attempts_max == 0 {
+            return Err(DeadLetterError::NoAttempts);
+        }
+        let name = TopicName::new(to.as_bytes())
+            .ok_or_else(|| DeadLetterError::BadTopic(to.to_owned()))?;
+        if name.is_ephemeral() {
+            return Err(DeadLetterError::Ephemeral(to.to_owned()));
+        }
+        if self.rules.len() == RULES_MAX {
+            return Err(DeadLetterError::TooMany);
+        }
+        let mut rules = self.rules.iter();
+        if rules.any(|rule| (&rule.topic, &rule.channel) == (&topic, &channel)) {
+            return Err(DeadLetterError::Twice);
+        }
+        let to = to.into();
+        self.rules.push(Arc::new(DeadLetterRule {
+            topic,
+            channel,
+            attempts_max,
+            to,
+        }));
+        let cycle = self.cycle();
+        if cycle.is_some() {
+            self.rules.pop();
+        }
+        cycle.map_or(Ok(()), |topics| Err(DeadLetterError::Cycle(topics)))
+    }
+
+    /// Checks that each rule can count. A rule never counts if an earlier one fits all its channels. Call this when all
+    /// rules are there: a `*` does not stand for dead-letter topics, and a later rule may make a topic one.
+    ///
+    /// # Errors
+    /// A rule never counts.
+    pub fn check_order(&self) -> Result<(), RuleOrderError> {
+        for (index, later) in self.rules.iter().enumerate() {
+            let covers = |earlier: &&Arc<DeadLetterRule>| {
+                let topic = &*later.topic.0;
+                let fits_topic = earlier.topic.covers(&later.topic)
+                    && (earlier.topic.is_exact() || !self.is_dead_letter_topic(topic));
+                fits_topic && earlier.channel.covers(&later.channel)
+            };
+            if let Some(earlier) = self.rules[..index].iter().find(covers) {
+                return Err(RuleOrderError {
+                    earlier: earlier.place(),
+                    later: later.place(),
+                    chosen_for: "channels",
+                });
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if there are no rules.
+    pub fn is_empty(&self) -> bool {
+        self.rules.is_empty()
+    }
+
+    /// Returns the rule of a channel.
+    pub(crate) fn of(&self, topic: &str, channel: &str) -> Option<Arc<DeadLetterRule>> {
+        let mut rules = self.rules.iter();
+        let fits = |rule: &&Arc<DeadLetterRule>| {
+            self.fits_topic(rule, topic) && rule.channel.fits(channel)
+        };
+        rules.find(fits).cloned()
+    }
+
+    /// Returns whether a pattern fits a topic. A pattern with `*` fits no dead-letter topic. Otherwise `*` could not be
+    /// used at all, because it would fit the dead-letter topic of its own rule.
+    fn fits_topic(&self, rule: &DeadLetterRule, topic: &str) -> bool {
+        if rule.topic.is_exact() {
+            rule.topic.0.as_ref() == topic
+        } else {
+            rule.topic.fits(topic) && !self.is_dead_letter_topic(topic)
         }
     }
 
-    /// Takes a message back that the dead-letter topic has refused. The channel sends no message for a while.
-    pub(crate) fn return_dead_letter(&mut self, now: Duration, seq: Seq) {
-        let dead = self.dead_letters.as_mut();
-        if let Some(attempts) = dead.and_then(|dead| dead.give_back(now, seq)) {
-            self.tell_scan(seq, attempts, None);
+    /// Returns true if a rule sends messages to the topic.
+    pub(crate) fn is_dead_letter_topic(&self, topic: &str) -> bool {
+        self.rules.iter().any(|rule| &*rule.to == topic)
+    }
+
+    /// Returns the circle of dead-letter topics that the newest rule closes. Only a rule whose topic has no `*` can
+    /// close a circle.
+    fn cycle(&self) -> Option<Vec<String>> {
+        let newest = self.rules.last().filter(|rule| rule.topic.is_exact())?;
+        let start = &*newest.topic.0;
+        // Each topic that was reached, with the topic before it.
+        let mut reached: BTreeMap<&str, &str> = BTreeMap::new();
+        let mut next = vec![(&*newest.to, start)];
+        while let Some((topic, mut before)) = next.pop() {
+            if topic == start {
+                let mut path = vec![topic.to_owned(), before.to_owned()];
+                while before != start {
+                    before = reached[before];
+                    path.push(before.to_owned());
+                }
+                path.reverse();
+                return Some(path);
+            }
+            if let Entry::Vacant(place) = reached.entry(topic) {
+                place.insert(before);
+                let rules = self.rules.iter().filter(|rule| &*rule.topic.0 == topic);
+                next.extend(rules.map(|rule| (&*rule.to, topic)));
+            }
         }
+        None
+    }
+}
+
+/// A name in which `*` stands for any number of characters.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Pattern(Box<str>);
+
+impl Pattern {
+    fn of_topic(text: &str) -> Option<Pattern> {
+        let example = text.replace('*', "x");
+        TopicName::new(example.as_bytes()).map(|_| Pattern(text.into()))
+    }
+
+    fn of_channel(text: &str) -> Option<Pattern> {
+        let example = text.replace('*', "x");
+        ChannelName::new(example.as_bytes()).map(|_| Pattern(text.into()))
+    }
+
+    fn is_exact(&self) -> bool {
+        !self.0.contains('*')
+    }
+
+    fn fits(&self, name: &str) -> bool {
+        topic_rules::matches(&self.0, name)
+    }
+
+    fn covers(&self, other: &Pattern) -> bool {
+        topic_rules::matches(&self.0, &other.0)
     }
 }
 

@@ -1,16 +1,18 @@
-//! The delivery of a channel's messages to its consumers.
+//! The delivery of a channel's messages to its consumers, and of its dead letters to their topic.
 
-use super::dead_letters::LetterBudget;
-use super::{Channel, TURN_MESSAGES};
+use super::Channel;
+use super::consumers::TURN_MESSAGES;
+use super::dead_letters::{DeadLetter, DeadLetterRule, DeadLetters, LetterBudget, LettersEnd};
+use super::single_messages::SingleMessage;
+use crate::client::consumer::Topology;
 use crate::client::{Client, Clients};
 use crate::dirty_set::DirtySet;
 use crate::ids::ClientId;
-use crate::random::Random;
-use crate::single_message::SingleMessage;
-use crate::topology::Topology;
-use diskq_log::{Log, Run, SeqRange, Taken, plant};
+use diskq_log::{Log, Random, Run, SeqRange, Taken, plant};
+use std::sync::Arc;
 use std::time::Duration;
 use wire::frame;
+use wire::id::Seq;
 
 /// Bytes a consumer gets before the next one has its turn.
 const TURN_BYTES: u32 = 256 * 1024;
@@ -51,7 +53,7 @@ enum Delivered {
 impl Channel {
     /// Delivers messages to the ready consumers in turn, until there are no messages or no ready consumers.
     pub(crate) fn deliver(&mut self, log: &mut Log, delivery: &mut Delivery<'_>) {
-        while !self.paused && self.deliverable_count() > 0 {
+        while self.pause.is_none() && self.deliverable_count() > 0 {
             let Some(id) = self.next_ready(delivery) else {
                 return;
             };
@@ -74,9 +76,9 @@ impl Channel {
             if client.credit() > 0 {
                 let in_ready = &mut client.consumer.in_ready;
                 match delivered {
-                    Delivered::Messages => self.ready.insert(id, in_ready),
+                    Delivered::Messages => self.consumers.ready.insert(id, in_ready),
                     Delivered::Loading | Delivered::Nothing => {
-                        self.ready.insert_first(id, in_ready)
+                        self.consumers.ready.insert_first(id, in_ready)
                     }
                 }
             }
@@ -95,15 +97,18 @@ impl Channel {
         let clients = &mut *delivery.clients;
         let Some(topology) = delivery.topology else {
             return self
+                .consumers
                 .ready
                 .pop_first(|id| Some(&mut clients.get_mut(id)?.consumer.in_ready));
         };
         let rank = |id| Some((topology.rank(clients.get(id)?.consumer.locality), id));
         // The first of equals.
-        let ranked = self.ready.iter().filter_map(rank);
+        let ranked = self.consumers.ready.iter().filter_map(rank);
         let (_, nearest) = ranked.min_by_key(|(rank, _)| *rank)?;
         let client = clients.get_mut(nearest)?;
-        self.ready.remove(nearest, &mut client.consumer.in_ready);
+        self.consumers
+            .ready
+            .remove(nearest, &mut client.consumer.in_ready);
         Some(nearest)
     }
 
@@ -224,5 +229,59 @@ impl Recipient<'_> {
     /// The comparison is nsqd's: with a rate of r, the client gets (r + 1) % of the messages.
     fn is_sampled_out(&mut self) -> bool {
         self.random.below(100) > u64::from(self.client.consumer.settings.sample_rate)
+    }
+}
+
+impl Channel {
+    /// Gives the channel a rule for its dead letters, before it has messages.
+    pub(crate) fn set_dead_letters(&mut self, rule: Option<Arc<DeadLetterRule>>) {
+        self.dead_letters = rule.map(|rule| Box::new(DeadLetters::new(rule)));
+    }
+
+    /// Takes messages that can leave for the dead-letter topic, as many as one turn and the shard's budget allow. They
+    /// are still owed, until [`Channel::finish_dead_letter`].
+    pub(crate) fn take_dead_letters(
+        &mut self,
+        log: &mut Log,
+        budget: &mut LetterBudget,
+        out: impl FnMut(DeadLetter),
+    ) -> LettersEnd {
+        match &mut self.dead_letters {
+            Some(dead) if self.pause.is_none() => {
+                dead.take(&mut self.out_of_order, log, budget, out)
+            }
+            _ => LettersEnd::Nothing,
+        }
+    }
+
+    /// Lets dead letters leave again after [`LettersEnd::Held`].
+    pub(crate) fn release_dead_letters(&mut self) {
+        if let Some(dead) = &mut self.dead_letters {
+            dead.release();
+        }
+    }
+
+    /// Finishes a message that the dead-letter topic has on disk, as `stored`. Does nothing if the channel was emptied
+    /// in the meantime.
+    pub(crate) fn finish_dead_letter(
+        &mut self,
+        now: Duration,
+        seq: Seq,
+        stored: Seq,
+        log: &mut Log,
+    ) {
+        let dead = self.dead_letters.as_mut();
+        if dead.is_some_and(|dead| dead.finish(now, seq, stored)) {
+            self.out_of_order.remove(seq);
+            log.release_range(SeqRange::one(seq));
+        }
+    }
+
+    /// Takes a message back that the dead-letter topic has refused. The channel sends no message for a while.
+    pub(crate) fn return_dead_letter(&mut self, now: Duration, seq: Seq) {
+        let dead = self.dead_letters.as_mut();
+        if let Some(attempts) = dead.and_then(|dead| dead.give_back(now, seq)) {
+            self.tell_scan(seq, attempts, None);
+        }
     }
 }

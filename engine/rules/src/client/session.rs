@@ -1,7 +1,7 @@
 //! [`Session`]: what a connection has said of itself, and what was agreed on.
 
 use crate::auth::Auth;
-use crate::tls::TlsSession;
+use crate::auth::TlsSession;
 use std::collections::VecDeque;
 use wire::decode::{ClientState, Decoder, MAGIC_V2};
 use wire::identify::{ClientSettings, GrantedUpgrade, IdentifyRequest};

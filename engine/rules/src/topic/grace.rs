@@ -11,12 +11,11 @@
 //! of the grace, a new channel gets all messages since the topic began. Ephemeral topics have no grace, and ephemeral
 //! channels get nothing from it.
 
-use super::pieces::{Bounds, Pieces};
+use super::kept::{Bounds, Kept, Pieces, Totals};
 use crate::channel::Channel;
-use crate::long_queue::LongQueue;
-use crate::now::Now;
 use crate::ranges::Ranges;
-use diskq_log::{Log, SeqRange};
+use crate::work::Work;
+use diskq_log::{GraceDraft, Log, Now, Runs, SeqRange, plant};
 use std::collections::BTreeSet;
 use std::time::Duration;
 use wire::id::Seq;
@@ -29,7 +28,7 @@ const ASK_EVERY: Duration = Duration::from_secs(15);
 const QUESTIONS_MIN: u32 = 4;
 
 /// The time until the next question, if the topic could not take all channels of the last answer.
-pub(super) const ASK_SOON: Duration = Duration::from_secs(1);
+const ASK_SOON: Duration = Duration::from_secs(1);
 
 /// The number of deferred messages that a grace keeps. A new channel copies them in one turn: 11 ms.
 pub(super) const DEFERRED_MAX: usize = 65_536;
@@ -45,31 +44,35 @@ pub struct GraceOptions {
 
 /// The grace of a topic.
 #[derive(Debug)]
-pub(super) struct Grace {
+pub(crate) struct Grace {
     pub(super) until: Duration,
     /// The same in Unix nanoseconds, as checkpoints have it.
     pub(super) until_ns: u64,
-    pub(super) ask_at: Duration,
-    pub(super) ask_every: Duration,
+    ask_at: Duration,
+    ask_every: Duration,
     /// All distributed messages, each held in the log once for the grace.
-    pub(super) messages: Ranges,
-    /// The deferred messages, each with the time at which it becomes due. They are among `messages`, too. Entries in
-    /// front of the first message are left over.
-    pub(super) deferred: LongQueue<(Seq, Duration)>,
+    pub(super) kept: Kept<Duration>,
     /// The sizes of the messages, and of those that are on their way to the channels.
-    pub(super) pieces: Pieces,
-    pub(super) bounds: Bounds,
+    pieces: Pieces,
+    bounds: Bounds,
     /// Messages below this seq are beyond the bounds.
-    pub(super) first_kept: Seq,
+    first_kept: Seq,
     /// True when the grace has dropped messages beyond its bounds, and the log says so.
-    pub(super) has_dropped: bool,
+    has_dropped: bool,
     /// Channels that were deleted in the grace. Their messages are dropped.
-    pub(super) deleted: BTreeSet<Box<str>>,
+    deleted: BTreeSet<Box<str>>,
 }
 
 impl Grace {
-    /// A grace without messages. It ends at `until` at the latest.
-    pub(super) fn new(now: Now, until: Duration, options: GraceOptions, pieces: Pieces) -> Grace {
+    /// A grace that ends at `until` at the latest. The log holds the messages of `kept` for the grace. `pieces` has the
+    /// sizes of these messages, and of those that are on their way to the channels.
+    pub(super) fn new(
+        now: Now,
+        until: Duration,
+        options: GraceOptions,
+        kept: Kept<Duration>,
+        pieces: Pieces,
+    ) -> Grace {
         let until = until.min(now.mono + options.period);
         let ask_every = ASK_EVERY.min(options.period / QUESTIONS_MIN);
         let left = (until - now.mono).as_nanos() as u64;
@@ -78,8 +81,7 @@ impl Grace {
             until_ns: now.wall_ns.saturating_add(left),
             ask_at: now.mono + ask_every,
             ask_every,
-            messages: Ranges::default(),
-            deferred: LongQueue::default(),
+            kept,
             pieces,
             bounds: Bounds {
                 bytes: options.bytes_max,
@@ -91,10 +93,14 @@ impl Grace {
         }
     }
 
-    /// Gives a new channel all messages.
+    /// Gives a new channel all messages. A channel that was deleted in the grace gets none.
     pub(super) fn fill(&self, channel: &mut Channel, log: &mut Log) {
-        let mut deferred = self.deferred.iter().peekable();
-        for range in self.messages.iter() {
+        plant!(GraceForgotten, return);
+        if channel.ephemeral || self.deleted.contains(&channel.name) {
+            return;
+        }
+        let mut deferred = self.kept.deferred.iter().peekable();
+        for range in self.kept.messages.iter() {
             log.retain(range, 1);
             let mut start = range.start;
             while let Some((seq, due)) = deferred.next_if(|(seq, _)| *seq < range.end) {
@@ -106,5 +112,90 @@ impl Grace {
             }
             channel.take_over(SeqRange::new(start, range.end));
         }
+    }
+
+    /// The end of the grace, or the next question, whichever is earlier.
+    pub(super) fn timeout(&self) -> Duration {
+        self.until.min(self.ask_at)
+    }
+
+    /// Returns true if it is time to ask again which channels the topic has elsewhere. The next question follows after
+    /// a while.
+    pub(crate) fn take_question(&mut self, now: Now) -> bool {
+        let is_due = self.ask_at <= now.mono;
+        if is_due {
+            self.ask_at = now.mono + self.ask_every;
+        }
+        is_due
+    }
+
+    /// Has the next question come soon, because the topic could not take a channel of the last answer.
+    pub(crate) fn ask_soon(&mut self, now: Now) {
+        self.ask_at = self.ask_at.min(now.mono + ASK_SOON);
+    }
+
+    /// Returns true if a channel that exists elsewhere is not to be made here, because it was deleted here.
+    pub(crate) fn has_deleted(&self, channel: &str) -> bool {
+        self.deleted.contains(channel)
+    }
+
+    /// Notes that a channel was deleted.
+    pub(super) fn delete(&mut self, channel: &Channel) {
+        if !channel.ephemeral {
+            self.deleted.insert(channel.name.clone());
+        }
+    }
+
+    /// Keeps messages that every channel was given.
+    pub(super) fn keep(&mut self, range: SeqRange, due: Option<Duration>) {
+        self.kept.messages.push(range);
+        plant!(GraceForgetsDeferral, return);
+        if let Some(due) = due {
+            self.kept.deferred.push_back((range.start, due));
+        }
+    }
+
+    /// Takes all messages out. The grace goes on, and gets the messages that are on their way to the channels.
+    pub(super) fn take_messages(&mut self, pieces: Pieces) -> Ranges {
+        self.pieces = pieces;
+        std::mem::take(&mut self.kept).messages
+    }
+
+    /// Drops the oldest messages, if there are too many. Messages that are on their way to the channels count already.
+    /// They end at `end`. If they are too many, they go as soon as the grace gets them. Returns true if messages were
+    /// dropped for the first time.
+    pub(super) fn bound(
+        &mut self,
+        now: Now,
+        end: Option<Seq>,
+        totals: Totals,
+        log: &mut Log,
+        work: &mut Work,
+    ) -> bool {
+        let Some(end) = end.or(self.kept.messages.end()) else {
+            return false;
+        };
+        self.pieces.add(end, totals, now, self.bounds);
+        let beyond_bytes = self.pieces.cut(now, self.bounds);
+        let deferred = &self.kept.deferred;
+        let excess = deferred.len().checked_sub(DEFERRED_MAX + 1);
+        let newest_excess = excess.and_then(|excess| {
+            let place = deferred.first_place() + excess as u64;
+            deferred.iter_from(place).next()
+        });
+        let beyond_count = newest_excess.map(|(seq, _)| seq.offset(1));
+        let beyond = beyond_bytes.max(beyond_count);
+        self.first_kept = beyond.map_or(self.first_kept, |seq| seq.max(self.first_kept));
+        let count = self.kept.release_below(self.first_kept, log, work);
+        count > 0 && !std::mem::replace(&mut self.has_dropped, true)
+    }
+
+    /// The grace as a checkpoint begins to record it.
+    pub(super) fn draft(&self) -> Option<GraceDraft> {
+        plant!(GraceNotRecorded, return None);
+        Some(GraceDraft {
+            until_ns: self.until_ns,
+            runs: Runs::default(),
+        })
     }
 }

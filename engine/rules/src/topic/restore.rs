@@ -1,18 +1,16 @@
 //! Restoring a topic at the start.
 
+use super::kept::Kept;
 use super::{Topic, TopicOptions};
 use crate::channel::Channel;
+use crate::channel::single_messages::DeferredEntry;
 use crate::client::Clients;
-use crate::deferred::DeferredEntry;
-use crate::due_times::DueTimes;
-use crate::long_queue::LongQueue;
 use crate::pause::PauseUnderWay;
-use crate::ranges::Ranges;
 use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
 use diskq_log::{
-    CheckpointRun, GraceCheckpoint, Log, PauseTerms, Recovered, SeqRange, TopicFacts,
-    UndoCheckpoint, plant,
+    CheckpointRun, FoundDeferral, GraceCheckpoint, Log, Now, PauseTerms, Recovered, SeqRange,
+    TopicFacts, UndoCheckpoint, plant,
 };
 use std::time::Duration;
 use wire::id::Seq;
@@ -39,20 +37,21 @@ impl Topic {
         let listed = listed.filter(|_| !has_checkpoint || recovered.lacks_checkpoints());
         let mut topic = Topic::with_log(name, options, recovered.log);
         // With group commit the process may have ended before the sync of the checkpoint.
-        topic.is_recorded = has_checkpoint && !group_commit;
+        topic.checkpoints.is_recorded = has_checkpoint && !group_commit;
         let checkpoint = recovered.checkpoint.unwrap_or_default();
-        topic.paused = match listed {
+        let is_paused = match listed {
             Some(facts) if !has_checkpoint => facts.paused,
             _ => checkpoint.paused,
         };
-        topic.pause = PauseUnderWay::restore(now, &checkpoint.terms);
+        topic.pause = is_paused.then(|| PauseUnderWay::restore(now, &checkpoint.terms));
         let mut has_new_ends = ends_elsewhere(&topic.pause, &checkpoint.terms);
         for saved in &checkpoint.channels {
             if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
                 let id = topic.create_channel(name);
                 let (channel, log) = topic.channel_and_log(id);
-                channel.paused = saved.paused;
-                channel.pause = PauseUnderWay::restore(now, &saved.terms);
+                channel.pause = saved
+                    .paused
+                    .then(|| PauseUnderWay::restore(now, &saved.terms));
                 has_new_ends |= ends_elsewhere(&channel.pause, &saved.terms);
                 let is_durable = recovered.durable_channels.names(&saved.name);
                 channel.is_unsure = !is_durable && group_commit;
@@ -66,7 +65,7 @@ impl Topic {
         topic.undo = undo.and_then(|undo| restored_undo(times, undo, &recovered.found, log));
         for run in &checkpoint.undistributed {
             for range in intersect(&recovered.found, run) {
-                topic.undistributed.push(range);
+                topic.undistributed.messages.push(range);
                 topic.log.retain(range, 1);
                 if let Some(due) = times.recorded(run.due_ns, range.len()) {
                     topic.defer_undistributed(range, due.saturating_sub(now.mono));
@@ -87,7 +86,7 @@ impl Topic {
             due_ns: 0,
         };
         for range in intersect(&recovered.found, &above) {
-            topic.undistributed.push(range);
+            topic.undistributed.messages.push(range);
             topic.log.retain(range, 1);
         }
         for found in &recovered.deferred {
@@ -108,9 +107,9 @@ impl Topic {
         if has_new_ends || times.moved_count > 0 {
             topic.make_checkpoint_due();
         }
-        topic.deadline = topic.channels_deadline();
+        topic.channels.deadline = topic.channels_deadline();
         // Dead letters need no consumer.
-        topic.pump_channels_later();
+        topic.channels.pump_all_later();
         topic.log.release_unheld();
         topic
     }
@@ -127,12 +126,14 @@ impl Topic {
     ) {
         let ended = grace.filter(|_| self.grace.is_none());
         for facts in &facts.channels {
-            if self.find_channel(&facts.name).is_none()
+            if self.channels.find(&facts.name).is_none()
                 && let Some(name) = ChannelName::new(facts.name.as_bytes())
             {
                 let id = self.create_channel(name);
                 let (channel, log) = self.channel_and_log(id);
-                channel.paused = facts.paused;
+                channel.pause = facts
+                    .paused
+                    .then(|| PauseUnderWay::restore(times.now, &PauseTerms::default()));
                 channel.is_unsure = true;
                 if let Some(ended) = ended {
                     restore_runs(times, channel, &ended.runs, found, log);
@@ -151,30 +152,27 @@ impl Topic {
         let Some(until) = until.filter(|_| !self.options.grace.period.is_zero()) else {
             return;
         };
-        let mut messages = Ranges::default();
-        let mut deferred = LongQueue::default();
+        let mut kept = Kept::default();
         let mut runs = saved.runs.clone();
         runs.sort_unstable_by_key(|run| run.start);
         for run in &runs {
             for range in intersect(found, run) {
-                messages.push(range);
+                kept.messages.push(range);
                 self.log.retain(range, 1);
                 // 0: the channels' runs have counted these messages.
                 if let Some(due) = times.recorded(run.due_ns, 0) {
                     let seqs = (range.start.0..range.end.0).map(Seq);
-                    seqs.for_each(|seq| deferred.push_back((seq, due)));
+                    seqs.for_each(|seq| kept.deferred.push_back((seq, due)));
                 }
             }
         }
-        self.set_grace(now, until, messages);
-        let grace = self.grace.as_mut().expect("just set");
-        grace.deferred = deferred;
+        self.set_grace(now, until, kept);
     }
 
     fn defer_undistributed(&mut self, range: SeqRange, after: Duration) {
         let ms = deferral_ms(after);
         for seq in range.start.0..range.end.0 {
-            self.undistributed_deferred.push_back((Seq(seq), ms));
+            self.undistributed.deferred.push_back((Seq(seq), ms));
         }
     }
 }
@@ -252,4 +250,107 @@ fn intersect(found: &[SeqRange], run: &CheckpointRun) -> impl Iterator<Item = Se
         .iter()
         .take_while(move |range| range.start < end);
     parts.map(move |range| SeqRange::new(range.start.max(start), range.end.min(end)))
+}
+
+/// Turns recorded due times into times of the monotonic clock.
+///
+/// A record has the Unix time at which a message is due. If the wall clock was set back since, or was wrong at one of
+/// the two times, the due time may lie years ahead. A message waits no longer than it had to wait when it was recorded,
+/// which the time of the record tells, and never longer than the longest deferral.
+#[derive(Debug)]
+pub(crate) struct DueTimes {
+    pub(crate) now: Now,
+    /// The Unix time of the record in nanoseconds; 0: not known.
+    recorded_ns: u64,
+    /// The longest deferral of any message.
+    deferral_max: Duration,
+    /// The number of messages that wait less than the wall clock says.
+    pub(crate) moved_count: u64,
+}
+
+impl DueTimes {
+    pub(crate) fn new(now: Now, recorded_ns: u64, deferral_max: Duration) -> DueTimes {
+        DueTimes {
+            now,
+            recorded_ns,
+            deferral_max,
+            moved_count: 0,
+        }
+    }
+
+    /// Returns the due time of `count` recorded messages. A due time in the past becomes the current time. `None` if
+    /// `due_ns` is 0: the messages are not deferred.
+    pub(crate) fn recorded(&mut self, due_ns: u64, count: u64) -> Option<Duration> {
+        let waited = Duration::from_nanos(due_ns.saturating_sub(self.recorded_ns));
+        (due_ns > 0).then(|| self.now.mono + self.wait(due_ns, waited, count))
+    }
+
+    /// Returns how long a message waits that was published deferred and is in no record.
+    pub(crate) fn found(&mut self, found: &FoundDeferral) -> Duration {
+        let deferral = Duration::from_millis(found.defer_ms.into());
+        self.wait(found.due_ns, deferral, 1)
+    }
+
+    fn wait(&mut self, due_ns: u64, longest: Duration, count: u64) -> Duration {
+        let wait = Duration::from_nanos(due_ns.saturating_sub(self.now.wall_ns));
+        let longest = longest.min(self.deferral_max);
+        if wait > longest {
+            self.moved_count += count;
+        }
+        wait.min(longest)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use super::*;
+
+    const SECOND: u64 = 1_000_000_000;
+
+    #[test]
+    fn a_recorded_message_waits_no_longer_than_it_had_to_wait() {
+        let hour = Duration::from_secs(3600);
+        for (wall, recorded, due, wait) in [
+            (1000, 990, 1010, 10),
+            // The clock was set back by 300 s.
+            (700, 998, 1010, 12),
+            // The clock begins in 1970.
+            (0, 1_800_000_000, 1_800_000_002, 2),
+            // The time of the record is not known.
+            (700, 0, 1010, 310),
+            (0, 0, 1_800_000_000, 3600),
+            // The time has passed.
+            (1000, 990, 999, 0),
+        ] {
+            let now = Now {
+                mono: Duration::from_secs(5),
+                wall_ns: wall * SECOND,
+            };
+            let mut times = DueTimes::new(now, recorded * SECOND, hour);
+            let expected = now.mono + Duration::from_secs(wait);
+            assert_eq!(times.recorded(due * SECOND, 3), Some(expected), "{wall}");
+            let is_moved = due.saturating_sub(wall) > wait;
+            assert_eq!(times.moved_count, u64::from(is_moved) * 3);
+            assert_eq!(times.recorded(0, 3), None);
+        }
+    }
+
+    #[test]
+    fn a_message_that_was_published_deferred_waits_no_longer_than_its_deferral() {
+        let now = Now {
+            mono: Duration::from_secs(5),
+            wall_ns: 700 * SECOND,
+        };
+        let mut times = DueTimes::new(now, 0, Duration::from_secs(3600));
+        let mut found = FoundDeferral {
+            seq: wire::id::Seq(1),
+            due_ns: 1000 * SECOND,
+            defer_ms: 2000,
+        };
+        assert_eq!(times.found(&found), Duration::from_secs(2));
+        found.due_ns = 701 * SECOND;
+        assert_eq!(times.found(&found), Duration::from_secs(1));
+        assert_eq!(times.moved_count, 1);
+    }
 }

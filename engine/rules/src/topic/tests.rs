@@ -1,8 +1,7 @@
-use super::pieces::{Bounds, Pieces, Totals};
-use super::unfinished_checkpoint::Progress;
+use super::kept::{Bounds, Progress};
 use super::*;
 use crate::client::Client;
-use crate::due_times::DueTimes;
+use crate::topic::restore::DueTimes;
 use diskq::{Keeper, SimFiles};
 use diskq_log::checkpoint::Roster;
 use diskq_log::{ChannelFacts, Checkpoint, Damage, DamageKind, Recovered, TopicFacts};
@@ -11,14 +10,8 @@ use wire::identify::{ClientSettings, ServerSettings};
 
 fn topic() -> Topic {
     let options = TopicOptions {
-        log: LogOptions::default(),
         mem_queue_size: 0,
-        group_commit: false,
-        latency: None,
-        grace: GraceOptions::default(),
-        dead_letters: Default::default(),
-        unclaimed: Default::default(),
-        dedup: Default::default(),
+        ..TopicOptions::default()
     };
     Topic::new(TopicName::new(b"orders").expect("a name"), options)
 }
@@ -35,47 +28,47 @@ fn a_timeout_in_one_channel_pumps_no_other_channel() {
         client.consumer.ready_count = 1;
         let consumer = clients.insert(client);
         let id = topic.create_channel(ChannelName::new(name).expect("a name"));
-        let channel = topic.channel_mut(id);
-        channel.subscribe(consumer);
-        channel.make_ready(consumer, &mut clients[consumer]);
+        let channel = &mut topic.channels[id];
+        channel.consumers.add(consumer);
+        channel
+            .consumers
+            .make_ready(consumer, &mut clients[consumer]);
         id
     });
     // A channel that waits for the disk has a ready consumer and messages, and no place among the channels to pump.
-    topic.channel_mut(cold).restore(SeqRange::one(Seq(1)), 0);
+    topic.channels[cold].restore(SeqRange::one(Seq(1)), 0);
     let mono = Duration::from_secs(1);
-    topic.channel_mut(busy).defer(Seq(2), mono);
+    topic.channels[busy].defer(Seq(2), mono);
     let now = Now { mono, wall_ns: 0 };
     topic.handle_timeout(now, &mut clients, &mut Work::unbounded());
-    assert_eq!(topic.channels_to_pump.iter().collect::<Vec<_>>(), [busy]);
+    assert_eq!(topic.channels.to_pump(), [busy]);
 }
 
 /// Regression: a topic without channels drops old messages while a checkpoint is put together. The scan counted from
 /// the start of the range, so it left out as many newer messages as were dropped, and a restart lost them.
 #[test]
 fn a_scan_misses_no_message_when_the_oldest_ones_go() {
-    let mut ranges = Ranges::default();
-    ranges.push(SeqRange::new(Seq(0), Seq(100)));
-    ranges.push(SeqRange::new(Seq(200), Seq(300)));
-    let deferred: LongQueue<(Seq, u32)> = {
-        let mut queue = LongQueue::default();
-        let seqs = ranges.iter().flat_map(|range| range.start.0..range.end.0);
-        seqs.for_each(|seq| queue.push_back((Seq(seq), 1)));
-        queue
-    };
+    let mut list: Kept<u32> = Kept::default();
+    list.messages.push(SeqRange::new(Seq(0), Seq(100)));
+    list.messages.push(SeqRange::new(Seq(200), Seq(300)));
+    let ranges = list.messages.iter();
+    let seqs = ranges.flat_map(|range| range.start.0..range.end.0);
+    seqs.for_each(|seq| list.deferred.push_back((Seq(seq), 1)));
     let (mut progress, mut named) = (Progress::default(), Vec::new());
     let mut gone = 0;
     loop {
         let out = |run: diskq_log::CheckpointRun| {
             named.extend(run.start.0..run.range().end.0);
         };
-        if progress.scan(&ranges, &deferred, u64::from, &mut Work::new(10), out) {
+        if progress.scan(&list, u64::from, &mut Work::new(10), out) {
             break;
         }
         // Slower than the scan in the first range, and then the rest of that range at once.
         let count = if gone == 40 { 60 } else { 5 };
-        gone += ranges.take_front(count).len();
+        gone += list.messages.take_front(count).len();
     }
-    let kept = ranges.iter().flat_map(|range| range.start.0..range.end.0);
+    let ranges = list.messages.iter();
+    let kept = ranges.flat_map(|range| range.start.0..range.end.0);
     let missing: Vec<u64> = kept.filter(|seq| !named.contains(seq)).collect();
     assert_eq!(missing, [0; 0], "of {named:?}");
     assert!(named.is_sorted_by(|a, b| a < b), "{named:?}");
@@ -107,7 +100,7 @@ fn no_timer_is_left_when_all_unclaimed_messages_are_gone() {
         dropped_count: 0,
     }));
     assert_eq!(topic.next_timeout(), None);
-    topic.undistributed.push(SeqRange::one(Seq(1)));
+    topic.undistributed.messages.push(SeqRange::one(Seq(1)));
     assert_eq!(topic.next_timeout(), Some(2 * second));
 }
 
@@ -116,11 +109,11 @@ fn no_timer_is_left_when_all_unclaimed_messages_are_gone() {
 fn deferrals_that_are_left_over_do_not_count_in_an_undo() {
     let mut topic = topic();
     for seq in 0..100_000 {
-        topic.undistributed_deferred.push_back((Seq(seq), 1));
+        topic.undistributed.deferred.push_back((Seq(seq), 1));
     }
     let kept = SeqRange::new(Seq(100_000), Seq(100_010));
-    topic.undistributed.push(kept);
-    topic.undistributed_deferred.push_back((Seq(100_005), 1));
+    topic.undistributed.messages.push(kept);
+    topic.undistributed.deferred.push_back((Seq(100_005), 1));
     let (mono, wall_ns) = (Duration::ZERO, 0);
     let emptied = topic.empty_for(Now { mono, wall_ns }, Duration::from_secs(1));
     assert_eq!(emptied, Ok(()));
@@ -157,15 +150,15 @@ fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
         };
         assert!(topic.begin_grace(now));
         topic.create_channel(ChannelName::new(b"one").expect("a name"));
-        topic.paused = true;
+        topic.set_pause(now, Some(&crate::Pause::default()));
         let clients = Clients::default();
         for _ in 0..40 {
             publish(&mut topic, &keeper, now, 60_000);
             topic.distribute(now, &clients, &mut Work::new(10));
         }
-        topic.paused = false;
+        topic.set_pause(now, None);
         let mut turns = 0;
-        while !topic.undistributed.is_empty() {
+        while !topic.undistributed.messages.is_empty() {
             topic.distribute(now, &clients, &mut Work::new(10));
             if is_emptied && turns == 0 {
                 topic.empty_grace(now);
@@ -174,7 +167,7 @@ fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
         }
         assert_eq!(turns, 4);
         let grace = topic.grace.as_ref().expect("its time is not over");
-        let kept: Vec<SeqRange> = grace.messages.iter().collect();
+        let kept: Vec<SeqRange> = grace.kept.messages.iter().collect();
         let end = topic.log.next_seq();
         assert_eq!(kept, [SeqRange::new(Seq(end.0 - 2), end)], "{is_emptied}");
     }
@@ -230,7 +223,7 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
         };
         let mut times = DueTimes::new(now, 0, Duration::ZERO);
         let topic = Topic::restore(name, topic().options, &mut times, recovered, Some(&listed));
-        let channel = topic.find_channel("billing");
+        let channel = topic.channels.find("billing");
         assert_eq!(channel.is_some(), is_there, "{kind:?}");
     }
 }
@@ -298,8 +291,8 @@ fn a_channel_that_checkpoints_have_lost_gets_the_messages_of_its_grace() {
         options.grace.period = Duration::from_secs(60);
         let mut times = DueTimes::new(now, 0, Duration::ZERO);
         let topic = Topic::restore(name, options, &mut times, recovered, Some(&listed));
-        let id = topic.find_channel("billing").expect("the list has it");
+        let id = topic.channels.find("billing").expect("the list has it");
         assert_eq!(topic.channels[id].depth(), 3, "{is_over}");
-        assert!(!topic.paused, "the checkpoint says so");
+        assert!(topic.pause.is_none(), "the checkpoint says so");
     }
 }

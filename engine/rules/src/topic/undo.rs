@@ -5,23 +5,23 @@
 //! until no checkpoint is put together. Everything else that ends an undo takes the undo out of that checkpoint, too.
 
 use super::Topic;
+use super::kept::Progress;
 use super::restore::deferral_ms;
-use super::unfinished_checkpoint::{Progress, UnfinishedCheckpoint};
+use crate::channel::discarded::Discarded;
 use crate::client::Clients;
-use crate::discarded::Discarded;
 use crate::ids::ChannelId;
-use crate::now::Now;
+use crate::pause::{Pause, PauseUnderWay};
 use crate::ranges::Ranges;
 use crate::undo::{NoUndo, UNDO_ENTRIES_MAX, Undo};
 use crate::work::Work;
-use diskq_log::{CheckpointRun, Log, UndoDraft, plant};
+use diskq_log::{CheckpointRun, Now};
 use std::time::Duration;
 use wire::id::Seq;
 
 impl Topic {
     /// Returns whether a checkpoint is being put together.
     pub(crate) fn is_drafting(&self) -> bool {
-        self.unfinished.is_some()
+        self.checkpoints.unfinished.is_some()
     }
 
     /// Returns whether the topic or one of its channels has an undo.
@@ -47,11 +47,11 @@ impl Topic {
     ) -> Result<(), NoUndo> {
         assert!(!self.is_drafting(), "a checkpoint is put together");
         self.check_room()?;
-        let undo = self.channel(id).undo.as_ref();
+        let undo = self.channels[id].undo.as_ref();
         if undo.is_some_and(|undo| undo.is_over(now)) {
             self.drop_channel_undo(id);
         }
-        let channel = self.channel_mut(id);
+        let channel = &mut self.channels[id];
         let before = channel.undo.as_ref().map_or(0, |undo| undo.entries());
         if channel.entries() + before > UNDO_ENTRIES_MAX {
             return Err(NoUndo::TooLarge);
@@ -94,13 +94,13 @@ impl Topic {
         let undo = Undo::extended(self.undo.clone(), now, time, runs);
         if keeps_messages {
             let entries = undo.as_ref().map_or(0, |undo| undo.entries());
-            if entries * self.by_name.len().max(1) > UNDO_ENTRIES_MAX {
+            if entries * self.channels.len().max(1) > UNDO_ENTRIES_MAX {
                 return Err(NoUndo::TooLarge);
             }
-            self.undistributed = Ranges::default();
+            let kept = std::mem::take(&mut self.undistributed);
             // There may be many that are left over.
             self.discarded.push(Discarded {
-                undistributed_deferred: std::mem::take(&mut self.undistributed_deferred),
+                undistributed_deferred: kept.deferred,
                 ..Discarded::default()
             });
             self.recount_unclaimed();
@@ -117,15 +117,15 @@ impl Topic {
         let due_ns = |ms| clock.unix_time_of(now.mono + Duration::from_millis(u64::from(ms)));
         // 0 means that the message is not deferred.
         let due_ns = |ms| due_ns(ms).max(1);
-        let first = self.undistributed.front().map(|range| range.start);
+        let first = self.undistributed.messages.front().map(|range| range.start);
         let is_left_over = |(seq, _): &(Seq, u32)| Some(*seq) < first;
-        let deferred = &self.undistributed_deferred;
+        let deferred = &self.undistributed.deferred;
         let mut progress = Progress::from_deferred(deferred.place_behind(is_left_over));
         // Each step ends a range, or finds a deferred message.
         let mut work = Work::new(2 * UNDO_ENTRIES_MAX);
         let mut runs = Vec::new();
         let out = |run: CheckpointRun| runs.extend((run.count > 0).then_some(run));
-        let is_whole = progress.scan(&self.undistributed, deferred, due_ns, &mut work, out);
+        let is_whole = progress.scan(&self.undistributed, due_ns, &mut work, out);
         is_whole.then_some(runs)
     }
 
@@ -146,12 +146,13 @@ impl Topic {
     /// If [`Topic::is_drafting`].
     pub(crate) fn unempty_channel(&mut self, now: Now, id: ChannelId) -> Result<(), NoUndo> {
         assert!(!self.is_drafting(), "a checkpoint is put together");
-        let channel = self.channel_mut(id);
+        let channel = &mut self.channels[id];
         let undo = channel.undo.take_if(|undo| !undo.is_over(now));
         let undo = undo.ok_or(NoUndo::NotFound)?;
         channel.take_back(undo.runs(), |due_ns| undo.time_to_come(now, due_ns));
-        self.lower_deadline(self.channel(id).next_timeout());
-        self.pump_channel_later(id);
+        self.channels
+            .lower_deadline(self.channels[id].next_timeout());
+        self.channels.pump_later(id);
         self.make_checkpoint_due();
         Ok(())
     }
@@ -214,7 +215,7 @@ impl Topic {
     /// Gives messages of an undo to the channels.
     fn give_back(&mut self, now: Now, undo: &Undo, clients: &Clients) {
         // The hold of the undo passes to the first channel.
-        let others = self.by_name.len() as u64 - 1;
+        let others = self.channels.len() as u64 - 1;
         for run in undo.runs().iter().filter(|_| others > 0) {
             self.log.retain(run.range(), others);
         }
@@ -223,18 +224,18 @@ impl Topic {
         for channel in self.channels.values_mut() {
             channel.accept_back(undo.runs(), depth_max, clients, log, due);
         }
-        self.lower_deadline(self.channels_deadline());
-        self.pump_channels_later();
+        self.channels.deadline = self.channels_deadline();
+        self.channels.pump_all_later();
     }
 
     /// Keeps messages of an undo until the topic is open.
     fn keep_again(&mut self, now: Now, undo: &Undo) {
         for run in undo.runs().iter().rev() {
-            self.undistributed.push_front(run.range());
+            self.undistributed.messages.push_front(run.range());
             if let Some(due) = undo.time_to_come(now, run.due_ns) {
                 let ms = deferral_ms(due - now.mono);
                 let seqs = (run.range().start.0..run.range().end.0).rev();
-                seqs.for_each(|seq| self.undistributed_deferred.push_front((Seq(seq), ms)));
+                seqs.for_each(|seq| self.undistributed.deferred.push_front((Seq(seq), ms)));
             }
         }
         self.recount_unclaimed();
@@ -242,8 +243,8 @@ impl Topic {
 
     /// Drops the messages of a channel's undo, if there is one.
     pub(crate) fn drop_channel_undo(&mut self, id: ChannelId) {
-        if let Some(undo) = self.channel_mut(id).undo.take() {
-            if let Some(unfinished) = &mut self.unfinished {
+        if let Some(undo) = self.channels[id].undo.take() {
+            if let Some(unfinished) = &mut self.checkpoints.unfinished {
                 unfinished.drop_channel_undo(id);
             }
             self.discard_undo(*undo);
@@ -254,7 +255,7 @@ impl Topic {
     /// Drops the messages of the topic's own undo, if there is one.
     pub(crate) fn drop_topic_undo(&mut self) {
         if let Some(undo) = self.undo.take() {
-            if let Some(unfinished) = &mut self.unfinished {
+            if let Some(unfinished) = &mut self.checkpoints.unfinished {
                 unfinished.draft.undo = None;
             }
             self.discard_undo(*undo);
@@ -268,15 +269,12 @@ impl Topic {
         for run in undo.runs() {
             waiting.push(run.range());
         }
-        self.discarded.push(Discarded {
-            waiting,
-            ..Discarded::default()
-        });
+        self.discard(waiting);
     }
 
     /// Drops the messages of all undos, because the disk has no room. Returns the log lines.
     pub(crate) fn drop_undos(&mut self) -> Vec<String> {
-        let channels = self.channels();
+        let channels = self.channels.iter();
         let with_undo = channels.filter(|(_, channel)| channel.undo.is_some());
         let with_undo: Vec<ChannelId> = with_undo.map(|(id, _)| id).collect();
         let mut lines = Vec::new();
@@ -290,7 +288,7 @@ impl Topic {
             self.drop_topic_undo();
         }
         for id in with_undo {
-            let channel = self.channel(id);
+            let channel = &mut self.channels[id];
             let count = channel.undo.as_ref().map_or(0, |undo| undo.count());
             lines.push(format!(
                 "TOPIC({}): the disk has no room, so the {count} messages that channel {} was emptied of are dropped \
@@ -318,71 +316,88 @@ impl Topic {
         }
         total
     }
-
-    /// Adds the next part of a channel's undo to the checkpoint, as far as the budget allows. Returns whether the
-    /// checkpoint has all of it. The channel's scan begins then.
-    pub(super) fn add_channel_undo(
-        &mut self,
-        unfinished: &mut UnfinishedCheckpoint,
-        now: Now,
-        work: &mut Work,
-    ) -> bool {
-        let id = unfinished.channels[unfinished.index];
-        let draft = &mut unfinished.draft.channels[unfinished.index];
-        let (channel, log) = self.channel_and_log(id);
-        let undo = UndoToAdd {
-            undo: channel.undo.as_deref(),
-            draft: &mut draft.undo,
-            added: &mut unfinished.channel_undo,
-        };
-        undo.add(now, work, log)
-    }
-
-    /// Adds the next part of the topic's own undo to the checkpoint, as far as the budget allows. Returns whether the
-    /// checkpoint has all of it.
-    pub(super) fn add_topic_undo(
-        &mut self,
-        unfinished: &mut UnfinishedCheckpoint,
-        now: Now,
-        work: &mut Work,
-    ) -> bool {
-        let undo = self.undo.as_deref();
-        plant!(TopicUndoNotRecorded, let undo = None);
-        let undo = UndoToAdd {
-            undo,
-            draft: &mut unfinished.draft.undo,
-            added: &mut unfinished.topic_undo,
-        };
-        undo.add(now, work, &mut self.log)
-    }
 }
 
-/// An undo that a draft gets.
-struct UndoToAdd<'a> {
-    undo: Option<&'a Undo>,
-    draft: &'a mut Option<UndoDraft>,
-    /// The number of runs that the draft has.
-    added: &'a mut usize,
-}
+/// The pauses of a topic and its channels, and what ends by itself: pauses and undos whose time is over.
+impl Topic {
+    /// Pauses the topic, or unpauses the topic if `pause` is `None`. The caller has the topic catch up first.
+    pub(crate) fn set_pause(&mut self, now: Now, pause: Option<&Pause>) {
+        self.pause = pause.map(|pause| PauseUnderWay::begin(now, pause));
+        self.set_ends();
+    }
 
-impl UndoToAdd<'_> {
-    /// Adds the next runs, as far as the budget allows. Returns whether the draft has all of them.
-    fn add(self, now: Now, work: &mut Work, log: &mut Log) -> bool {
-        let Some(undo) = self.undo else {
-            return true;
-        };
-        let list = self.draft.get_or_insert_with(|| UndoDraft {
-            until_ns: undo.until_ns,
-            ..UndoDraft::default()
-        });
-        for run in &undo.runs()[*self.added..] {
-            if !work.is_left() {
-                return false;
-            }
-            work.spend(1);
-            *self.added += 1;
-            log.name_run(&mut list.runs, undo.recorded(now, run));
+    /// Pauses a channel, or unpauses the channel if `pause` is `None`.
+    pub(crate) fn set_channel_pause(&mut self, id: ChannelId, now: Now, pause: Option<&Pause>) {
+        self.channels[id].pause = pause.map(|pause| PauseUnderWay::begin(now, pause));
+        self.set_ends();
+        self.channels.pump_later(id);
+    }
+
+    /// Ends the pauses and undos whose time is over. Returns a log line for each of them.
+    pub(crate) fn end_in_time(&mut self, now: Now) -> Vec<String> {
+        let mut lines = Vec::new();
+        let is_over = |end: Option<Duration>| end.is_some_and(|end| end <= now.mono);
+        if !is_over(self.first_end()) {
+            return lines;
         }
-        true
+        let name = self.name.clone();
+        if is_over(pause_end(&self.pause)) {
+            lines.push(format!(
+                "TOPIC({name}): unpaused, the time of the pause is over"
+            ));
+            self.set_pause(now, None);
+        }
+        if is_over(undo_end(&self.undo)) {
+            lines.push(format!(
+                "TOPIC({name}): the messages that the topic was emptied of are dropped, the time of the undo is over"
+            ));
+            self.drop_topic_undo();
+        }
+        let channels = self.channels.iter();
+        let over = channels.filter(|(_, channel)| {
+            is_over(pause_end(&channel.pause)) || is_over(undo_end(&channel.undo))
+        });
+        let over: Vec<ChannelId> = over.map(|(id, _)| id).collect();
+        for id in over {
+            let channel = self.channels[id].name.clone();
+            if is_over(pause_end(&self.channels[id].pause)) {
+                lines.push(format!(
+                    "TOPIC({name}): channel {channel} is unpaused, the time of the pause is over"
+                ));
+                self.set_channel_pause(id, now, None);
+            }
+            if is_over(undo_end(&self.channels[id].undo)) {
+                lines.push(format!(
+                    "TOPIC({name}): the messages that channel {channel} was emptied of are dropped, the time of the undo \
+                     is over"
+                ));
+                self.drop_channel_undo(id);
+            }
+        }
+        self.make_checkpoint_due();
+        lines
     }
+
+    /// Notes when the next pause or undo ends.
+    pub(super) fn set_ends(&mut self) {
+        let end = self.first_end();
+        self.channels.lower_deadline(end);
+    }
+
+    /// The time at which the first pause or undo ends.
+    pub(super) fn first_end(&self) -> Option<Duration> {
+        let pauses = self.channels.values().map(|channel| &channel.pause);
+        let undos = self.channels.values().map(|channel| &channel.undo);
+        let pauses = pauses.chain([&self.pause]).filter_map(pause_end);
+        let undos = undos.chain([&self.undo]).filter_map(undo_end);
+        pauses.chain(undos).min()
+    }
+}
+
+fn pause_end(pause: &Option<Box<PauseUnderWay>>) -> Option<Duration> {
+    pause.as_ref()?.until
+}
+
+fn undo_end(undo: &Option<Box<Undo>>) -> Option<Duration> {
+    Some(undo.as_ref()?.until)
 }

@@ -1,4 +1,5 @@
-//! [`UnfinishedCheckpoint`]: a checkpoint that a topic puts together, a slice per turn.
+//! [`Checkpoints`]: which checkpoint a topic wants. [`UnfinishedCheckpoint`]: the one that it puts together, a slice per
+//! turn.
 //!
 //! The topic's undo comes first. Then come the channels, one after another, each with its undo before its scan.
 //! `channel/scan.rs` explains how a scan misses no message that moves. If the topic gives messages to channels
@@ -6,14 +7,31 @@
 //! that the topic has not given to any channel, come last, and the topic gives nothing until they are added. Nothing is
 //! emptied with an undo, and no undo is used, while a checkpoint is put together: see `topic/undo.rs`.
 
+use super::kept::Progress;
 use crate::channel::scan::Scan;
 use crate::ids::ChannelId;
-use crate::long_queue::LongQueue;
-use crate::ranges::Ranges;
-use crate::work::Work;
+use diskq_log::{CheckpointDraft, CheckpointNumber, CheckpointRun, Durable, Log, Runs};
 
-use diskq_log::{CheckpointDraft, CheckpointRun, Log, Runs, SeqRange};
-use wire::id::Seq;
+/// The checkpoints of a topic.
+#[derive(Debug, Default)]
+pub(crate) struct Checkpoints {
+    /// The checkpoint that is to follow the one under way.
+    pub(super) wanted: Option<Durable>,
+    pub(super) unfinished: Option<Box<UnfinishedCheckpoint>>,
+    /// A checkpoint that is as durable as promised says that the topic and its channels exist: they survive a crash,
+    /// with or without messages.
+    pub(crate) is_recorded: bool,
+    pub(super) stopping: Stopping,
+}
+
+/// The progress of a graceful stop.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Stopping {
+    #[default]
+    No,
+    Checkpoint(CheckpointNumber),
+    Done,
+}
 
 /// The progress of the checkpoint.
 #[derive(Debug)]
@@ -30,64 +48,6 @@ pub(super) struct UnfinishedCheckpoint {
     pub(super) scan: Scan,
     pub(super) undistributed: Progress,
     pub(super) grace: Progress,
-}
-
-/// The progress of the scan of a list of ranges, some of whose messages are deferred.
-#[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Progress {
-    /// The place of the next range.
-    place: u64,
-    /// One past the last seq that was seen.
-    seen: Seq,
-    /// The place of the next deferred message.
-    deferred_place: u64,
-}
-
-impl Progress {
-    /// The progress of a scan that ignores deferred messages before a place.
-    pub(super) fn from_deferred(deferred_place: u64) -> Progress {
-        Progress {
-            deferred_place,
-            ..Progress::default()
-        }
-    }
-
-    /// Continues the scan. Returns whether all messages were seen. Meanwhile messages are removed only from the front.
-    pub(super) fn scan<T: Copy>(
-        &mut self,
-        ranges: &Ranges,
-        deferred: &LongQueue<(Seq, T)>,
-        due_ns: impl Fn(T) -> u64,
-        work: &mut Work,
-        mut out: impl FnMut(CheckpointRun),
-    ) -> bool {
-        let next_place = |place: u64| place.max(deferred.first_place()) + 1;
-        self.place = self.place.max(ranges.first_place());
-        while let Some(range) = ranges.iter_from(self.place).next() {
-            if !work.is_left() {
-                return false;
-            }
-            work.spend(1);
-            let start = range.start.max(self.seen);
-            let next = deferred.iter_from(self.deferred_place).next();
-            match next.copied() {
-                Some((seq, _)) if seq < start => {
-                    self.deferred_place = next_place(self.deferred_place);
-                }
-                Some((seq, due)) if seq < range.end => {
-                    out(owed_run(SeqRange::new(start, seq), 0));
-                    out(owed_run(SeqRange::one(seq), due_ns(due)));
-                    self.seen = seq.offset(1);
-                    self.deferred_place = next_place(self.deferred_place);
-                }
-                _ => {
-                    out(owed_run(SeqRange::new(start, range.end), 0));
-                    self.place += 1;
-                }
-            }
-        }
-        true
-    }
 }
 
 impl UnfinishedCheckpoint {
@@ -136,15 +96,5 @@ impl UnfinishedCheckpoint {
         runs.push(self.draft.undistributed);
         runs.extend(self.draft.grace.map(|grace| grace.runs));
         runs
-    }
-}
-
-/// Describes messages that were never delivered.
-pub(super) fn owed_run(range: SeqRange, due_ns: u64) -> CheckpointRun {
-    CheckpointRun {
-        start: range.start,
-        count: range.len(),
-        attempts: 0,
-        due_ns,
     }
 }

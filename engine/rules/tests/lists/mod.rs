@@ -3,16 +3,13 @@
 use diskq::{ChannelFacts, Crash, Keeper, LogOptions, SimFiles, TopicFacts, open_log};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
-    Broker, BrokerOptions, ClientId, DeadLetterRules, GraceOptions, Now, Output, Sent, ShardId,
-    TopicOptions, Wakeup,
+    Broker, BrokerOptions, ClientId, DeadLetterRules, GraceOptions, Now, Output, Sent, Wakeup,
 };
 use std::io::IoSlice;
 use std::path::Path;
 use std::time::Duration;
 use wire::encode::{self, FrameDecoded, decode_frame};
 use wire::frame::{FrameType, Message};
-use wire::identify::ServerSettings;
-use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
 
 const DATA_PATH: &str = "/data";
@@ -32,33 +29,15 @@ pub(crate) fn channel() -> ChannelName<'static> {
 }
 
 pub(crate) fn options() -> BrokerOptions {
-    BrokerOptions {
-        shard: ShardId(0),
-        shards: 1,
-        limits: Limits::default(),
-        server: ServerSettings::default(),
-        topic: TopicOptions {
-            log: LogOptions::default(),
-            mem_queue_size: 10_000,
-            group_commit: false,
-            latency: None,
-            dead_letters: Default::default(),
-            grace: GraceOptions {
-                period: Duration::from_secs(60),
-                bytes_max: 1 << 20,
-            },
-            unclaimed: Default::default(),
-            dedup: Default::default(),
-        },
-        resident_bytes: 1 << 20,
+    let mut options = BrokerOptions {
         turn_entries: TURN_ENTRIES,
-        dead_letter_bytes: engine_rules::DEAD_LETTER_BYTES,
-        channel_consumers_max: 0,
-        asks_for_channels: false,
-        required: Default::default(),
-        topology: None,
-        seed: 1,
-    }
+        ..BrokerOptions::default()
+    };
+    options.topic.grace = GraceOptions {
+        period: Duration::from_secs(60),
+        bytes_max: 1 << 20,
+    };
+    options
 }
 
 /// A broker with one topic and one channel. Its keeper does each job at once, unless the jobs are held.

@@ -1,17 +1,13 @@
 //! The broker's shell without sockets: the bytes of connections go in and come out, a keeper does
 //! the jobs, and a counter sees each call of the broker.
 
-use diskq::{Keeper, LogOptions, SimFiles};
-use engine_rules::{
-    Broker, BrokerOptions, ClientId, GraceOptions, Now, Output, Sent, ShardId, TopicOptions,
-};
+use diskq::{Keeper, SimFiles};
+use engine_rules::{Broker, BrokerOptions, ClientId, Now, Output, Sent};
 use std::io::IoSlice;
 use std::path::Path;
 use std::time::Duration;
 use wire::encode::{FrameDecoded, decode_frame};
 use wire::frame::{FrameType, Message};
-use wire::identify::ServerSettings;
-use wire::limits::Limits;
 
 const DATA_PATH: &str = "/data";
 
@@ -44,33 +40,9 @@ pub(crate) struct Shell<C> {
 
 /// Returns the options of a broker without rules.
 pub(crate) fn options() -> BrokerOptions {
-    BrokerOptions {
-        shard: ShardId(0),
-        shards: 1,
-        limits: Limits::default(),
-        server: ServerSettings::default(),
-        topic: TopicOptions {
-            log: LogOptions {
-                node: 3,
-                ..LogOptions::default()
-            },
-            mem_queue_size: 10_000,
-            group_commit: false,
-            latency: None,
-            grace: GraceOptions::default(),
-            dead_letters: Default::default(),
-            unclaimed: Default::default(),
-            dedup: Default::default(),
-        },
-        resident_bytes: 1 << 20,
-        turn_entries: engine_rules::TURN_ENTRIES,
-        dead_letter_bytes: engine_rules::DEAD_LETTER_BYTES,
-        channel_consumers_max: 0,
-        asks_for_channels: false,
-        required: Default::default(),
-        topology: None,
-        seed: 1,
-    }
+    let mut options = BrokerOptions::default();
+    options.topic.log.node = 3;
+    options
 }
 
 impl<C: Counter> Shell<C> {

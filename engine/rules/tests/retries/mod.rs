@@ -7,8 +7,8 @@
 use diskq::{Crash, DataPath, Keeper, LogOptions, Seq, SimFiles, open_log};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
-    Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, GraceOptions,
-    KeyWindow, Now, Output, Random, SavedKeys, Sent, ShardId, TopicOptions,
+    Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, KeyWindow,
+    Now, Output, Random, SavedKeys, Sent, TopicOptions,
 };
 use std::collections::BTreeSet;
 use std::io::IoSlice;
@@ -16,8 +16,6 @@ use std::path::Path;
 use std::time::Duration;
 use wire::encode::{self, FrameDecoded, decode_frame};
 use wire::frame::{FrameType, Message};
-use wire::identify::ServerSettings;
-use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
 
 const DATA_PATH: &str = "/data";
@@ -382,10 +380,6 @@ fn options(group_commit: bool, sync_timeout: Duration, starts: u64) -> BrokerOpt
     let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(200), None);
     rules.add("*", DedupRule::Content(rule.expect("it fits")));
     BrokerOptions {
-        shard: ShardId(0),
-        shards: 1,
-        limits: Limits::default(),
-        server: ServerSettings::default(),
         topic: TopicOptions {
             log: LogOptions {
                 segment_bytes_min: 4096,
@@ -400,19 +394,10 @@ fn options(group_commit: bool, sync_timeout: Duration, starts: u64) -> BrokerOpt
             },
             mem_queue_size: 50,
             group_commit,
-            latency: None,
-            grace: GraceOptions::default(),
-            dead_letters: Default::default(),
-            unclaimed: Default::default(),
             dedup: rules.into(),
+            ..TopicOptions::default()
         },
-        resident_bytes: 1 << 20,
         turn_entries: 40,
-        dead_letter_bytes: engine_rules::DEAD_LETTER_BYTES,
-        channel_consumers_max: 0,
-        asks_for_channels: false,
-        required: Default::default(),
-        topology: None,
-        seed: 1,
+        ..BrokerOptions::default()
     }
 }

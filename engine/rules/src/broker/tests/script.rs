@@ -52,9 +52,9 @@
 use crate::stats::StatsFilter;
 use crate::{
     Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output,
-    RestoredKeys, SavedKeys, Sent, ShardId, TaskId, TopicKey, TopicOptions,
+    RestoredKeys, SavedKeys, Sent, TaskId, TopicKey,
 };
-use diskq::{Call, Crash, Files, Keeper, LogOptions, Logs, Recovered, Request, SimFiles};
+use diskq::{Call, Crash, Files, Keeper, Logs, Recovered, Request, SimFiles};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -63,8 +63,6 @@ use std::path::Path;
 use std::time::Duration;
 use wire::encode::{FrameDecoded, decode_frame};
 use wire::frame::{FrameType, Message};
-use wire::identify::ServerSettings;
-use wire::limits::Limits;
 use wire::name::{ChannelName, TopicName};
 
 const DATA_PATH: &str = "/data";
@@ -85,30 +83,7 @@ pub(super) fn with_grace() -> BrokerOptions {
 
 /// One shard with nsqd's defaults.
 pub(super) fn options() -> BrokerOptions {
-    BrokerOptions {
-        shard: ShardId(0),
-        shards: 1,
-        limits: Limits::default(),
-        server: ServerSettings::default(),
-        topic: TopicOptions {
-            log: LogOptions::default(),
-            mem_queue_size: 10_000,
-            group_commit: false,
-            latency: None,
-            grace: GraceOptions::default(),
-            dead_letters: Default::default(),
-            unclaimed: Default::default(),
-            dedup: Default::default(),
-        },
-        resident_bytes: 1 << 20,
-        turn_entries: crate::TURN_ENTRIES,
-        dead_letter_bytes: crate::DEAD_LETTER_BYTES,
-        channel_consumers_max: 0,
-        asks_for_channels: false,
-        required: Default::default(),
-        topology: None,
-        seed: 1,
-    }
+    BrokerOptions::default()
 }
 
 pub(super) fn check(script: &str) {

@@ -1,7 +1,9 @@
 use super::*;
-use crate::DeadLetterRules;
+use crate::channel::Channel;
 use diskq_log::segment::{FRAMES_AT, Head, NewFrame, write_frame, write_head};
-use diskq_log::{Checkpoints, FoundLog, LogOptions, Memory, Residency, Segment, SegmentNumber};
+use diskq_log::{
+    Checkpoints, FoundLog, LogOptions, Memory, Residency, Segment, SegmentNumber, SeqRange,
+};
 use std::ops::Range;
 use wire::id::MessageId;
 
@@ -139,4 +141,144 @@ fn a_channel_is_held_while_letters_of_the_shard_take_all_the_room() {
     let expected = vec![(b"2".to_vec(), false), (b"3".to_vec(), false)];
     assert_eq!((sent, end), (expected, LettersEnd::Nothing));
     assert_eq!(channel.depth(), 3, "all are owed until they are stored");
+}
+
+fn rules(all: &[(&str, &str, &str)]) -> Result<DeadLetterRules, DeadLetterError> {
+    let mut rules = DeadLetterRules::default();
+    for (topic, channel, to) in all {
+        rules.add(topic, channel, 5, to)?;
+    }
+    Ok(rules)
+}
+
+#[test]
+fn the_first_rule_that_fits_counts() {
+    let rules = rules(&[
+        ("orders", "audit", "a.dead"),
+        ("orders*", "*", "b.dead"),
+        ("b.dead", "*", "c.dead"),
+    ]);
+    let rules = rules.expect("they are right");
+    let to = |topic: &str, channel: &str| {
+        let rule = rules.of(topic, channel);
+        rule.map(|rule| rule.to().to_string())
+    };
+    assert_eq!(to("orders", "audit").as_deref(), Some("a.dead"));
+    assert_eq!(to("orders", "billing").as_deref(), Some("b.dead"));
+    assert_eq!(to("orders.eu", "audit").as_deref(), Some("b.dead"));
+    assert_eq!(to("clicks", "audit"), None);
+    assert_eq!(to("b.dead", "retry").as_deref(), Some("c.dead"));
+}
+
+#[test]
+fn a_star_does_not_stand_for_dead_letter_topics() {
+    let rules = rules(&[("*", "*", "dead"), ("orders", "*", "orders.dead")]);
+    let rules = rules.expect("no circle");
+    assert!(rules.of("orders", "a").is_some());
+    assert_eq!(rules.of("dead", "a"), None);
+    assert_eq!(rules.of("orders.dead", "a"), None);
+}
+
+/// A rule behind one that fits all its channels was accepted, and had no effect.
+#[test]
+fn a_rule_that_never_counts_is_found() {
+    let check = |all: &[(&str, &str, &str)], expected: Option<(&str, &str)>| {
+        let order = rules(all).expect("each rule is right").check_order();
+        let found = order.err();
+        let found = found.as_ref().map(|e| (&*e.earlier, &*e.later));
+        assert_eq!(found, expected, "{all:?}");
+    };
+    check(&[("*", "*", "d"), ("x", "*", "e")], Some(("*/*", "x/*")));
+    check(&[("x", "*", "e"), ("*", "*", "d")], None);
+    check(
+        &[("a*", "c", "d"), ("ab*x", "c", "d")],
+        Some(("a*/c", "ab*x/c")),
+    );
+    check(&[("ab*x", "c", "d"), ("a*", "c", "d")], None);
+    check(&[("a*", "c", "d"), ("ab", "*", "d")], None);
+    check(&[("x", "*", "d"), ("x", "c", "e")], Some(("x/*", "x/c")));
+    check(&[("x", "c", "d"), ("*", "c", "e")], None);
+    // A * does not stand for a dead-letter topic, also not for that of a later rule.
+    check(&[("*", "*", "d"), ("d", "*", "e")], None);
+    check(
+        &[("*", "*", "d"), ("e", "*", "f"), ("x.dead", "c", "e")],
+        Some(("*/*", "x.dead/c")),
+    );
+    let why = rules(&[("*", "*", "d"), ("x", "*", "e")])
+        .expect("right")
+        .check_order();
+    assert_eq!(
+        why.expect_err("wrong").to_string(),
+        "the rule x/* never counts, because the first rule that fits counts, and */* fits all its channels; \
+         put x/* before */*"
+    );
+}
+
+#[test]
+fn wrong_rules() {
+    let refused = |all: &[(&str, &str, &str)]| rules(all).expect_err("wrong").to_string();
+    for (topic, channel, to, why) in [
+        (
+            "a b",
+            "c",
+            "d",
+            "has \"a b\", which is no name, and no name with * in it",
+        ),
+        (
+            "a",
+            "",
+            "d",
+            "has \"\", which is no name, and no name with * in it",
+        ),
+        (
+            "a",
+            "c",
+            "d/e",
+            "has the topic \"d/e\", which is not a valid name",
+        ),
+        (
+            "a",
+            "c",
+            "*",
+            "has the topic \"*\", which is not a valid name",
+        ),
+        (
+            "a",
+            "c",
+            "d#ephemeral",
+            "would lose messages: d#ephemeral is ephemeral, so it ends with its last consumer",
+        ),
+        (
+            "a",
+            "c",
+            "a",
+            "makes a circle: dead letters would go from a to a and never end",
+        ),
+    ] {
+        assert_eq!(refused(&[(topic, channel, to)]), why);
+    }
+    assert_eq!(
+        refused(&[("b", "*", "c"), ("a", "x", "b"), ("c", "*", "a")]),
+        "makes a circle: dead letters would go from c to a to b to c and never end"
+    );
+    assert_eq!(
+        refused(&[("*", "c", "d"), ("*", "c", "e")]),
+        "never counts, because an earlier rule has the same topic and channel; leave one of them out"
+    );
+    let mut rules = DeadLetterRules::default();
+    let added = rules.add("a", "b", 0, "c");
+    assert_eq!(added, Err(DeadLetterError::NoAttempts));
+    assert!(rules.is_empty());
+}
+
+/// Regression: a chain of two thousand rules in a PUT /config took its shard a minute.
+#[test]
+fn there_may_be_no_more_rules_than_can_be_checked_quickly() {
+    let mut rules = DeadLetterRules::default();
+    for number in 0..RULES_MAX {
+        let (topic, to) = (format!("t{}", number + 1), format!("t{number}"));
+        assert_eq!(rules.add(&topic, "*", 1, &to), Ok(()));
+    }
+    let why = rules.add("one-more", "*", 1, "t0");
+    assert_eq!(why, Err(DeadLetterError::TooMany));
 }

@@ -1,11 +1,10 @@
 //! [`Discarded`]: the messages and tables of an emptied or deleted channel or topic, while they are released slice by
 //! slice.
 
-use crate::deferred::Deferred;
+use crate::channel::seq_set::SeqSet;
+use crate::channel::single_messages::{Deferred, SingleMessage};
 use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
-use crate::seq_set::SeqSet;
-use crate::single_message::SingleMessage;
 use crate::undo::undo_run;
 use crate::window::Window;
 use crate::work::Work;

@@ -1,4 +1,5 @@
-//! Messages that are not yet due: DPUB, REQ with a timeout, `defer` over HTTP.
+//! The messages of a channel that are in no range: requeued ones, and those that are not yet due (DPUB, REQ with a
+//! timeout, `defer` over HTTP).
 
 use diskq_log::SeqRange;
 use std::collections::BTreeMap;
@@ -106,5 +107,20 @@ fn entry(((due, seq), attempts): (DeferredKey, u16)) -> DeferredEntry {
         due: Duration::from_nanos(due),
         seq,
         attempts,
+    }
+}
+
+/// A message that a consumer requeued, that timed out, or whose deferral has ended. A message whose deferral has ended
+/// may have 0 attempts.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SingleMessage {
+    pub(crate) seq: Seq,
+    pub(crate) attempts: u16,
+}
+
+impl SingleMessage {
+    /// The message as a range.
+    pub(crate) fn range(&self) -> SeqRange {
+        SeqRange::one(self.seq)
     }
 }

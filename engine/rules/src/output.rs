@@ -1,9 +1,10 @@
-//! [`Output`]: an effect that the broker asks of its shell.
+//! [`Output`]: an effect that the broker asks of its shell. The bytes for a connection are no such effect: see
+//! [`Broker::output`](crate::Broker::output).
 
 use crate::auth::AuthQuery;
 use crate::ids::{ClientId, ShardId, TaskId, TopicKey};
-use crate::refusal::Refusal;
-use diskq_log::{Memory, Request};
+use diskq_log::{AppendError, Memory, Request};
+use std::fmt;
 use std::sync::Arc;
 use wire::identify::GrantedUpgrade;
 
@@ -85,15 +86,15 @@ pub enum Output {
 }
 
 impl Output {
-    pub(super) fn info(line: String) -> Output {
+    pub(crate) fn info(line: String) -> Output {
         Output::Log(Level::Info, line)
     }
 
-    pub(super) fn warning(line: String) -> Output {
+    pub(crate) fn warning(line: String) -> Output {
         Output::Log(Level::Warning, line)
     }
 
-    pub(super) fn error(line: String) -> Output {
+    pub(crate) fn error(line: String) -> Output {
         Output::Log(Level::Error, line)
     }
 }
@@ -124,7 +125,7 @@ pub struct Change {
 }
 
 impl Change {
-    pub(super) fn topic(topic: &Arc<str>, is_there: bool) -> Change {
+    pub(crate) fn topic(topic: &Arc<str>, is_there: bool) -> Change {
         Change {
             topic: topic.clone(),
             channel: None,
@@ -132,7 +133,7 @@ impl Change {
         }
     }
 
-    pub(super) fn channel(topic: &Arc<str>, channel: &str, is_there: bool) -> Change {
+    pub(crate) fn channel(topic: &Arc<str>, channel: &str, is_there: bool) -> Change {
         Change {
             topic: topic.clone(),
             channel: Some(channel.into()),
@@ -140,3 +141,38 @@ impl Change {
         }
     }
 }
+
+/// The reason why a publish, a SUB or an operator's change was refused or has failed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// The topic is not served, for this reason.
+    SetAside(Arc<str>),
+    /// The topic's log does not take the messages.
+    Log(AppendError),
+    /// The keeper could not do a job of the topic's log. The text is what was attempted, on what, and the system's
+    /// answer.
+    Disk(Arc<str>),
+    /// A sync of the topic's log has failed before.
+    NothingDurable,
+    /// The topic is being deleted, or the process ends.
+    Exiting,
+    /// The node takes no messages, because it is to be drained.
+    Draining,
+}
+
+/// The text in error frames and in the log.
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Refusal::SetAside(cause) | Refusal::Disk(cause) => f.write_str(cause),
+            Refusal::Log(error) => error.fmt(f),
+            Refusal::NothingDurable => {
+                f.write_str("nothing is durable any more since a failed sync")
+            }
+            Refusal::Exiting => f.write_str("exiting"),
+            Refusal::Draining => f.write_str("draining, publish to another nsqd"),
+        }
+    }
+}
+
+impl std::error::Error for Refusal {}

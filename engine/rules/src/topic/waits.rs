@@ -1,7 +1,7 @@
-//! [`Waiters`]: the answers that wait for a sync or a checkpoint of a topic.
+//! [`Waits`]: the commands and answers that wait for a topic: for room, for its start, for a sync or a checkpoint.
 
 use crate::client::output::Token;
-use crate::forward::ForwardId;
+use crate::forward::{ForwardId, WaitingPublish};
 use crate::ids::{ClientId, TaskId};
 use diskq_log::CheckpointNumber;
 use std::collections::VecDeque;
@@ -18,14 +18,30 @@ pub(crate) enum Waiter {
     Forward(ForwardId),
 }
 
-/// The clients, tasks and shards that wait for the keeper.
+/// A connection or task whose command is tried again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Retrier {
+    /// A connection.
+    Client(ClientId),
+    /// A task of the shell.
+    Task(TaskId),
+}
+
+/// The clients, tasks and shards that wait for a topic or for the keeper.
 #[derive(Debug, Default)]
-pub(crate) struct Waiters {
+pub(crate) struct Waits {
+    /// Those whose publish found no room.
+    pub(crate) for_room: Vec<Retrier>,
+    /// Those that wait until the topic has started (only the topic's creator waits for that), or has caught up
+    /// ([`Topic::catch_up`](super::Topic::catch_up)).
+    pub(crate) for_topic: Vec<Retrier>,
+    /// Publishes of other shards that found no room, or the topic not started, in order.
+    pub(crate) publishes: VecDeque<WaitingPublish>,
     for_sync: VecDeque<(Seq, Waiter)>,
     for_checkpoint: Vec<(CheckpointNumber, Waiter)>,
 }
 
-impl Waiters {
+impl Waits {
     /// Adds a waiter for the sync of all messages below `upto`. The callers add waiters in the order of the messages.
     pub(crate) fn add_for_sync(&mut self, upto: Seq, waiter: Waiter) {
         self.for_sync.push_back((upto, waiter));

@@ -1,21 +1,73 @@
-//! [`Pieces`]: the sizes and ages of a list of messages, for the bounds of what a topic keeps.
-//!
-//! ```text
-//!   kept messages    |------ piece ------|---- piece ----|-- piece --|
-//!                    ^ released first                    ^ the newest piece grows
-//! ```
-//!
-//! A piece knows the number of its messages, which lie side by side, and their bytes together. So the cost depends on
-//! the number of pieces, and within a piece the messages count as equally large.
+//! [`Kept`]: the messages that a topic holds itself. [`Pieces`]: the sizes and ages of such messages, for the bounds of
+//! what a topic keeps. [`Progress`]: the scan of such messages for a checkpoint.
 
 use crate::long_queue::LongQueue;
-use crate::now::Now;
 use crate::ranges::Ranges;
 use crate::work::Work;
-use diskq_log::{Log, SeqRange};
+use diskq_log::{CheckpointRun, Log, Now, SeqRange};
 use std::collections::VecDeque;
 use std::time::Duration;
 use wire::id::Seq;
+
+/// Messages that a topic holds itself, once in the log, and which of them are deferred.
+#[derive(Debug)]
+pub(super) struct Kept<T> {
+    pub(super) messages: Ranges,
+    /// The deferred messages in the order of their seqs, each with its deferral in milliseconds or its due time. Entries
+    /// in front of the first message are left over.
+    pub(super) deferred: LongQueue<(Seq, T)>,
+}
+
+impl<T> Default for Kept<T> {
+    fn default() -> Kept<T> {
+        Kept {
+            messages: Ranges::default(),
+            deferred: LongQueue::default(),
+        }
+    }
+}
+
+impl<T: Copy> Kept<T> {
+    /// Releases the messages below a seq, and returns their number. The cost is that of the ranges. Deferrals below the
+    /// seq go as far as the budget allows. The others are left over, and are ignored.
+    pub(super) fn release_below(&mut self, below: Seq, log: &mut Log, work: &mut Work) -> u64 {
+        let before = self.messages.count();
+        while let Some(range) = self.messages.front()
+            && range.start < below
+        {
+            let end = range.end.min(below);
+            log.release_range(self.messages.take_front(end.since(range.start)));
+        }
+        while work.is_left() && self.deferred.front().is_some_and(|(seq, _)| *seq < below) {
+            work.spend(1);
+            self.deferred.pop_front();
+        }
+        before - self.messages.count()
+    }
+
+    /// Returns the deferral of a message.
+    pub(super) fn deferral_of(&self, seq: Seq) -> Option<T> {
+        let (mut low, mut high) = (self.deferred.places().start, self.deferred.places().end);
+        while low < high {
+            let middle = low + (high - low) / 2;
+            let (found, deferral) = self.deferred.get(middle)?;
+            match found.cmp(&seq) {
+                std::cmp::Ordering::Equal => return Some(*deferral),
+                std::cmp::Ordering::Less => low = middle + 1,
+                std::cmp::Ordering::Greater => high = middle,
+            }
+        }
+        None
+    }
+
+    /// Asserts the order of the messages. Returns their number.
+    pub(super) fn check(&self) -> u64 {
+        self.messages.check();
+        self.deferred.check();
+        assert!(self.deferred.iter().is_sorted_by_key(|(seq, _)| *seq));
+        self.messages.count()
+    }
+}
 
 /// A piece takes no more messages when it has this part of the bound. So there are about this many pieces.
 const PARTS: u32 = 32;
@@ -25,12 +77,20 @@ const OVERHEAD: u64 = 50;
 
 /// The messages that a topic has taken since it exists or was restored.
 #[derive(Debug, Default, Clone, Copy)]
-pub(super) struct Totals {
-    pub(super) messages: u64,
-    pub(super) body_bytes: u64,
+pub(crate) struct Totals {
+    pub(crate) messages: u64,
+    pub(crate) body_bytes: u64,
 }
 
 /// The pieces of a list of messages, the oldest first.
+///
+/// ```text
+///   kept messages    |------ piece ------|---- piece ----|-- piece --|
+///                    ^ released first                    ^ the newest piece grows
+/// ```
+///
+/// A piece knows the number of its messages, which lie side by side, and their bytes together. So the cost depends on
+/// the number of pieces, and within a piece the messages count as equally large.
 #[derive(Debug)]
 pub(super) struct Pieces {
     pieces: VecDeque<Piece>,
@@ -152,27 +212,72 @@ pub(super) struct Bounds {
     pub(super) age: Duration,
 }
 
-/// Releases the `messages` below a seq, and returns their number. The cost is that of the ranges. Entries of `deferred`
-/// below the seq go as far as the budget allows. The others are left over, and are ignored.
-pub(super) fn release_below<T>(
-    below: Seq,
-    messages: &mut Ranges,
-    deferred: &mut LongQueue<(Seq, T)>,
-    log: &mut Log,
-    work: &mut Work,
-) -> u64 {
-    let before = messages.count();
-    while let Some(range) = messages.front()
-        && range.start < below
-    {
-        let end = range.end.min(below);
-        log.release_range(messages.take_front(end.since(range.start)));
+/// The progress of the scan of a list of ranges, some of whose messages are deferred.
+#[derive(Debug, Default, Clone, Copy)]
+pub(super) struct Progress {
+    /// The place of the next range.
+    place: u64,
+    /// One past the last seq that was seen.
+    seen: Seq,
+    /// The place of the next deferred message.
+    deferred_place: u64,
+}
+
+impl Progress {
+    /// The progress of a scan that ignores deferred messages before a place.
+    pub(super) fn from_deferred(deferred_place: u64) -> Progress {
+        Progress {
+            deferred_place,
+            ..Progress::default()
+        }
     }
-    while work.is_left() && deferred.front().is_some_and(|(seq, _)| *seq < below) {
-        work.spend(1);
-        deferred.pop_front();
+
+    /// Continues the scan. Returns whether all messages were seen. Meanwhile messages are removed only from the front.
+    pub(super) fn scan<T: Copy>(
+        &mut self,
+        kept: &Kept<T>,
+        due_ns: impl Fn(T) -> u64,
+        work: &mut Work,
+        mut out: impl FnMut(CheckpointRun),
+    ) -> bool {
+        let (ranges, deferred) = (&kept.messages, &kept.deferred);
+        let next_place = |place: u64| place.max(deferred.first_place()) + 1;
+        self.place = self.place.max(ranges.first_place());
+        while let Some(range) = ranges.iter_from(self.place).next() {
+            if !work.is_left() {
+                return false;
+            }
+            work.spend(1);
+            let start = range.start.max(self.seen);
+            let next = deferred.iter_from(self.deferred_place).next();
+            match next.copied() {
+                Some((seq, _)) if seq < start => {
+                    self.deferred_place = next_place(self.deferred_place);
+                }
+                Some((seq, due)) if seq < range.end => {
+                    out(owed_run(SeqRange::new(start, seq), 0));
+                    out(owed_run(SeqRange::one(seq), due_ns(due)));
+                    self.seen = seq.offset(1);
+                    self.deferred_place = next_place(self.deferred_place);
+                }
+                _ => {
+                    out(owed_run(SeqRange::new(start, range.end), 0));
+                    self.place += 1;
+                }
+            }
+        }
+        true
     }
-    before - messages.count()
+}
+
+/// Describes messages that were never delivered.
+pub(super) fn owed_run(range: SeqRange, due_ns: u64) -> CheckpointRun {
+    CheckpointRun {
+        start: range.start,
+        count: range.len(),
+        attempts: 0,
+        due_ns,
+    }
 }
 
 #[cfg(test)]

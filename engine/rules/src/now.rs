@@ -1,3 +1,0 @@
-//! The time of an input.
-
-pub use diskq_log::Now;
