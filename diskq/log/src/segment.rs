@@ -21,8 +21,8 @@ use wire::frame::{ATTEMPTS_AT, HEADER_BYTES, TIMESTAMP_AT, write_header};
 use wire::id::{MessageId, Seq};
 use wire::origin::Origin;
 
-use crate::random::splitmix64;
 use crate::crc::crc32c;
+use crate::random::splitmix64;
 use crate::range::SeqRange;
 use crate::slot::{NO_ORIGIN, SLOT_BYTES, Slot, SlotKind};
 

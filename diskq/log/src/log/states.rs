@@ -3,8 +3,8 @@
 
 use wire::id::Seq;
 
-use crate::request::{Request, StateJob, SyncFailure};
 use crate::random::splitmix64;
+use crate::request::{Request, StateJob, SyncFailure};
 use crate::state::{TopicFile, UnfinishedFile};
 
 use super::sync::Sync;

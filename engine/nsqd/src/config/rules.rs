@@ -2,8 +2,8 @@
 
 use super::Config;
 use engine_rules::{
-    ContentKey, ContentRule, DeadLetterRules, DedupRule, DedupRules, JsonPointer, KeyWindow, PublisherRule,
-    Required, UnclaimedBounds, UnclaimedRules,
+    ContentKey, ContentRule, DeadLetterRules, DedupRule, DedupRules, JsonPointer, KeyWindow,
+    PublisherRule, Required, UnclaimedBounds, UnclaimedRules,
 };
 use program::go_value;
 use std::fmt::Display;
