@@ -30,7 +30,7 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::address::Address;
 use crate::config::Config;
-use crate::message::Requeue;
+use crate::consumer::message::Requeue;
 use crate::testing::{MockConnection, MockNetwork, MockServer};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -71,6 +71,14 @@ async fn accept(server: &mut MockServer) -> MockConnection {
     nsqd.expect("SUB t c").await;
     nsqd.respond("OK").await;
     nsqd
+}
+
+/// A consumer with this `max_in_flight`, and the connection that its only server has accepted, up to the first RDY.
+async fn ready(max_in_flight: u32) -> (MockServer, MockConnection, Consumer) {
+    let (mut server, consumer) = one_server(config(max_in_flight)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect(&format!("RDY {max_in_flight}")).await;
+    (server, nsqd, consumer)
 }
 
 /// Expects several commands.

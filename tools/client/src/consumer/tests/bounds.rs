@@ -33,7 +33,7 @@ async fn an_nsqd_that_ignores_rdy_is_given_up() {
     // Nobody could answer these messages. nsqd delivers them again.
     let mut nsqd = accept(&mut server).await;
     nsqd.expect("RDY 5").await;
-    assert_eq!(consumer.shared.inbox.len(), 0);
+    assert_eq!(consumer.inner.inbox.len(), 0);
     nsqd.deliver(1, 2, "x").await;
     assert_eq!(next(&mut consumer).await.attempts(), 2);
 }
@@ -41,9 +41,7 @@ async fn an_nsqd_that_ignores_rdy_is_given_up() {
 /// RDY goes down while messages are on their way: all that the higher count permitted may come.
 #[tokio::test(start_paused = true)]
 async fn a_lower_rdy_closes_no_connection() {
-    let (mut server, mut consumer) = one_server(config(50)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 50").await;
+    let (_server, mut nsqd, mut consumer) = ready(50).await;
     consumer.control().set_max_in_flight(1);
     for number in 1..=50 {
         nsqd.deliver(number, 1, "x").await;
@@ -79,7 +77,7 @@ async fn messages_that_wait_beyond_their_timeout_make_room() {
             nsqd.deliver(number, attempts, "x").await;
         }
         expect_silence(&mut nsqd, MS(60_000)).await;
-        assert!(consumer.shared.inbox.len() <= 20);
+        assert!(consumer.inner.inbox.len() <= 20);
     }
     assert!(log.count("timed out before the application took them") > 0);
     assert_eq!(log.count("disconnected"), 0, "{:?}", log.lines());
@@ -88,7 +86,7 @@ async fn messages_that_wait_beyond_their_timeout_make_room() {
     assert!(stats.in_flight <= 20, "{stats:?}");
     // The newest are there.
     let mut newest = 0;
-    while consumer.shared.inbox.len() + consumer.taken.len() > 0 {
+    while consumer.inner.inbox.len() + consumer.taken.len() > 0 {
         let message = next(&mut consumer).await;
         newest = message.attempts();
         message.finish();

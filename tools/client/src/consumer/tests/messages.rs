@@ -4,13 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-async fn ready(max_in_flight: u32) -> (MockServer, MockConnection, Consumer) {
-    let (mut server, consumer) = one_server(config(max_in_flight)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect(&format!("RDY {max_in_flight}")).await;
-    (server, nsqd, consumer)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_message_with_too_many_attempts_is_given_up() {
     let network = MockNetwork::new();

@@ -52,12 +52,12 @@ async fn nodes_come_and_go_with_the_answers() {
     let b = broker.address();
     producer.publish_on(&b, "t", "x").await.unwrap();
     let node = producer.0.pool.lock().get(&b).unwrap();
-    let open = node.connections().pop().unwrap();
+    let session = node.sessions().pop().unwrap();
     // An nsqlookupd that has just started knows no node. The connection goes on.
     apply(&[Some(&[]), Some(&[])]);
     assert_eq!(nodes(), addresses(&["b:1", "fixed:1"]));
     apply(&[Some(&["a:1"]), Some(&[])]);
-    open.ended().await;
+    session.ended().await;
     assert!(producer.publish_on(&b, "t", "y").await.is_err());
     assert_eq!(broker.published("t"), ["x"]);
 }

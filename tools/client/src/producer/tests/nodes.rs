@@ -97,13 +97,8 @@ async fn an_unknown_outcome_is_not_tried_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_lost_unnoticed_is_made_again() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
     nsqd.respond("OK").await;
     publishing.await.unwrap().unwrap();
     nsqd.close();
@@ -114,8 +109,7 @@ async fn a_connection_that_was_lost_unnoticed_is_made_again() {
     });
     let mut nsqd = server.accept().await;
     nsqd.handshake().await;
-    nsqd.expect("PUB t 2").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 2"]).await;
     publishing.await.unwrap().unwrap();
 }
 
