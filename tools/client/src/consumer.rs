@@ -27,7 +27,7 @@ mod waiting_copies;
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
-use std::future::{pending, poll_fn};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -38,7 +38,7 @@ use futures_core::Stream;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 use wire::name::InvalidName;
 
 use crate::address::{Address, AddressError};
@@ -57,7 +57,7 @@ use inbox::Inbox;
 pub use message::{Acker, Answered, GivenUp, Message, Requeue};
 pub use node::AutoTouch;
 use node::NodeTask;
-use state::{ConsumerState, Phase};
+use state::{ConsumerState, Phase, wait_until};
 
 /// The callback for messages that are given up.
 type GiveUp = dyn Fn(GivenUp) + Send + Sync;
@@ -380,19 +380,12 @@ async fn handle_timeouts(inner: Arc<Inner>) {
     let state = &inner.state;
     let mut phase = state.watch_phase();
     loop {
-        let timeout = state.next_timeout();
-        let timeout = async {
-            match timeout {
-                Some(at) => sleep_until(at.into()).await,
-                None => pending().await,
-            }
-        };
         tokio::select! {
             biased;
             // The sender is in the state, so the phase cannot be lost.
             _ = phase.wait_for(|phase| *phase != Phase::Running) => break,
             () = state.flow_changed.notified() => {}
-            () = timeout => state.handle_timeout(),
+            () = wait_until(state.next_timeout()) => state.handle_timeout(),
         }
     }
     tokio::select! {

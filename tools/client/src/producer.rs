@@ -494,7 +494,8 @@ struct Inner {
 struct Begun<T> {
     /// The time from which on unconfirmed publishes count.
     mark: Mark,
-    /// The publishes that were on their way back to their callers at some time between the mark and the last call.
+    /// The publishes that no task had: they were returning to their callers at the mark, or began to return until each
+    /// task was asked. A flush cannot wait for them.
     returning: Vec<Unanswered>,
     /// The tasks with publishes, each with its node and with the result of the beginning.
     sessions: Vec<(Arc<Node>, Arc<Session>, T)>,

@@ -17,13 +17,13 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
-use tokio::time::{MissedTickBehavior, interval_at, sleep_until};
+use tokio::time::{MissedTickBehavior, interval_at};
 
 use super::connection::ConsumerConnection;
 use super::inbox::Inbox;
 use super::message::Message;
 use super::ready::ConnectionId;
-use super::state::{ConsumerState, Phase, now};
+use super::state::{ConsumerState, Phase, now, wait_until};
 use super::waiting_copies::{CheckInterval, Held, Limits, WaitingCopies, WaitingCopy};
 use crate::dedup::{
     Claim, ClaimEnds, Count, Counters, Dedup, DedupReport, DedupStats, FilterAnswer, FilterKey,
@@ -212,18 +212,17 @@ impl DedupTask {
     fn handle_ended(self: &Arc<DedupTask>) {
         for key in self.claim_ends.take() {
             let copies = self.copies.lock().take(key);
-            if self.dedup.is_shared() {
-                copies
-                    .into_iter()
-                    .for_each(|waiting| self.begin_store_check(waiting))
-            } else {
-                self.check_again(copies)
-            }
+            self.check_again(copies);
         }
     }
 
-    fn check_again(&self, copies: Vec<WaitingCopy<Message>>) {
+    /// Asks the filter or the store again about copies that waited.
+    fn check_again(self: &Arc<DedupTask>, copies: Vec<WaitingCopy<Message>>) {
         for waiting in copies {
+            if self.dedup.is_shared() {
+                self.begin_store_check(waiting);
+                continue;
+            }
             match self.dedup.begin(waiting.key, &self.claim_ends) {
                 FilterAnswer::Fresh(claim) => {
                     let message = self.fresh(waiting.copy, claim);
@@ -265,13 +264,7 @@ impl DedupTask {
             let delay = message.limits().timeout / 10;
             self.requeue(&message, delay.clamp(shortest, longest));
         }
-        if self.dedup.is_shared() {
-            for waiting in due.check {
-                self.begin_store_check(waiting);
-            }
-        } else {
-            self.check_again(due.check);
-        }
+        self.check_again(due.check);
     }
 
     fn requeue(&self, message: &Message, delay: Duration) {
@@ -409,10 +402,9 @@ impl DedupTask {
         }
     }
 
-    /// Without a store, no filter is outside of this process.
     #[cfg(not(feature = "memcached"))]
-    fn begin_store_check(self: &Arc<DedupTask>, waiting: WaitingCopy<Message>) {
-        self.check_again(vec![waiting]);
+    fn begin_store_check(self: &Arc<DedupTask>, _waiting: WaitingCopy<Message>) {
+        unreachable!("without a store, no filter is outside of this process");
     }
 }
 
@@ -487,12 +479,7 @@ pub(crate) async fn serve_waiting_copies(task: Arc<DedupTask>) {
             phase.map_or(Phase::Stopped, |phase| *phase)
         };
         let next = task.copies.lock().next_timeout();
-        let timeout = async {
-            match next {
-                Some(at) => sleep_until(at.min(now() + LOOK).into()).await,
-                None => std::future::pending().await,
-            }
-        };
+        let next = next.map(|at| at.min(now() + LOOK));
         tokio::select! {
             biased;
             phase = change => {
@@ -500,7 +487,7 @@ pub(crate) async fn serve_waiting_copies(task: Arc<DedupTask>) {
                 task.handle_stop();
             }
             () = task.claim_ends.changed() => task.handle_ended(),
-            () = timeout => task.handle_timeout(now()),
+            () = wait_until(next) => task.handle_timeout(now()),
             _ = saves.tick(), if task.dedup.save_interval().is_some() => interval_saves.begin(&task),
         }
     }

@@ -35,11 +35,11 @@ use crate::event::{Client, Event};
 ///
 /// * A message that was not finished is never lost by the client. nsqd delivers the message again after its requeue
 ///   delay, or after the message timeout. nsqd also waits for this timeout if the connection has ended.
-/// * A message whose [`finish`](Message::finish) resolved with `Ok` comes again only if nsqd did not get the FIN from the
-///   socket (the connection broke, or a process or machine died), if the message had timed out before, or if nsqd itself
-///   delivers it again after a crash. nsqd does not confirm a FIN.
-/// * A message whose [`finish`](Message::finish) resolved with [`ConnectionLost`] will be delivered again, unless nsqd
-///   read the FIN before the connection broke.
+/// * [`finish`](Message::finish) resolved with `Ok`: the FIN has left for the socket, and nsqd does not confirm a FIN. The
+///   message comes again only in three cases. nsqd did not get the FIN, because the connection broke, or a process or
+///   machine died. The message had timed out before. Or nsqd itself delivers the message again after a crash.
+/// * [`finish`](Message::finish) resolved with [`ConnectionLost`]: the message will be delivered again, unless nsqd read
+///   the FIN before the connection broke.
 #[derive(Debug)]
 pub struct Message {
     body: Bytes,

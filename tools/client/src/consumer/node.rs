@@ -7,18 +7,17 @@
 //! ```
 
 use std::collections::VecDeque;
-use std::future::pending;
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use parking_lot::Mutex;
 use tokio::sync::{oneshot, watch};
-use tokio::time::{sleep, sleep_until};
+use tokio::time::sleep;
 
 use super::connection::ConsumerConnection;
 use super::message::{Delivery, Message, Source};
-use super::state::{Phase, now};
+use super::state::{Phase, now, wait_until};
 use super::{FirstResult, Inner, NodeOrigin};
 use crate::address::Address;
 use crate::connection::{Batch, Connection, Recipient};
@@ -178,21 +177,12 @@ impl NodeTask {
         let mut run = std::pin::pin!(opened.run(&mut receiver));
         let (mut is_removed, mut abort_at) = (false, None);
         loop {
-            let touch = async {
-                match &touching {
-                    Some(touching) => sleep_until(touching.next_timeout(now()).into()).await,
-                    None => pending().await,
-                }
-            };
-            let abort = async {
-                match abort_at {
-                    Some(at) => sleep_until(at).await,
-                    None => pending().await,
-                }
-            };
+            let next_touch = touching
+                .as_ref()
+                .map(|touching| touching.next_timeout(now()));
             tokio::select! {
                 ended = &mut run => return (ended, is_removed),
-                () = touch => {
+                () = wait_until(next_touch) => {
                     if let Some(touching) = &touching {
                         touching.handle_timeout(now());
                     }
@@ -201,9 +191,9 @@ impl NodeTask {
                     inner.state.retire_connection(connection);
                     is_removed = true;
                     // `None`: the limit is too long for an `Instant`, so the connection is never aborted.
-                    abort_at = tokio::time::Instant::now().checked_add(inner.drain_limit);
+                    abort_at = now().checked_add(inner.drain_limit);
                 }
-                () = abort => connection.abort(),
+                () = wait_until(abort_at) => connection.abort(),
             }
         }
     }

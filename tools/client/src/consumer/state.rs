@@ -5,12 +5,14 @@
 //! connections. No callback of the application and no waker of it runs under the lock.
 
 use std::collections::BTreeMap;
+use std::future::pending;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Instant;
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
+use tokio::time::sleep_until;
 use wire::encode;
 
 use super::backoff::Verdict;
@@ -88,6 +90,14 @@ impl Connections {
 /// Returns the present time, which is virtual in tests with a paused clock.
 pub(crate) fn now() -> Instant {
     tokio::time::Instant::now().into_std()
+}
+
+/// Waits until this time, and for ever if there is none.
+pub(crate) async fn wait_until(at: Option<Instant>) {
+    match at {
+        Some(at) => sleep_until(at.into()).await,
+        None => pending().await,
+    }
 }
 
 impl ConsumerState {
