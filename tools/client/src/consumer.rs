@@ -419,7 +419,7 @@ async fn first_result(
     }
 }
 
-/// A handle on a running [`Consumer`](crate::Consumer). Clones are cheap and belong to the same consumer. A control
+/// A handle on a running [`Consumer`]. Clones are cheap and belong to the same consumer. A control
 /// does not keep its consumer running.
 #[derive(Clone)]
 pub struct Control(Arc<Inner>);

@@ -413,8 +413,8 @@ impl Producer {
     ///
     /// # Errors
     /// Publishes were lost with their connection, were to be sent again, or had no answer in time. The future of each
-    /// of them fails with [`PublishError::Lost`](PublishError::Lost) or
-    /// [`PublishError::Stopped`](PublishError::Stopped), if it was not dropped.
+    /// of them fails with [`PublishError::Lost`] or
+    /// [`PublishError::Stopped`], if it was not dropped.
     pub async fn close(&self) -> Result<(), UnansweredError> {
         let inner = &self.0;
         if !inner.is_closed.swap(true, Ordering::SeqCst) {

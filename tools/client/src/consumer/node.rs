@@ -246,7 +246,7 @@ const WAITING_FACTOR: usize = 4;
 /// The messages that wait are bounded by [`WAITING_FACTOR`], copies of messages in progress included. If there are
 /// more, those that have timed out are dropped: nsqd delivers them again. If there are still too many, nsqd ignores
 /// RDY, and the connection ends.
-struct Receiver {
+pub(super) struct Receiver {
     inner: Arc<Inner>,
     source: Arc<Source>,
     /// The messages to touch. `None` if the library touches no message.
