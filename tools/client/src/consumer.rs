@@ -4,7 +4,7 @@
 //!   discovery ─► nodes ─► one task per nsqd ─► inbox ─► Consumer (stream, run) ─► application
 //!                              │   ▲                                                  │
 //!                              ▼   │ RDY, FIN, REQ, TOUCH                             ▼
-//!                             nsqd └─────────────── ConsumerState (RDY) ◄─────────── answers
+//!                             nsqd └──────── ConsumerState (flow control) ◄──────── answers
 //! ```
 //!
 //! `node.rs` has the task of each nsqd. `state.rs` is what all connections share: the flow control and the counters.

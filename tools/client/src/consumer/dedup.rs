@@ -2,10 +2,10 @@
 //! wait.
 //!
 //! ```text
-//!   connections ─► filter ► fresh ──────────────► inbox ─► application ─► answer ─┐
-//!                   │        ▲                                                    │ the claim ends
-//!                   │        └──────────── copies that wait ◄── key ◄─────────────┘
-//!                   ├─► in progress ──────────► │ └─► near nsqd's limit: REQ
+//!   connections ─► filter ─► fresh ─────────────► inbox ─► application ─► answer ─┐
+//!                   │         ▲                                                   │ the claim ends
+//!                   │         └─────────── copies that wait ◄── key ◄─────────────┘
+//!                   ├─► in progress ─────────► │ └─► near nsqd's limit: REQ
 //!                   └─► done ─► FIN
 //! ```
 

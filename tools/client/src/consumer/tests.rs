@@ -68,9 +68,21 @@ fn config(max_in_flight: u32) -> Config {
 async fn accept(server: &mut MockServer) -> MockConnection {
     let mut nsqd = server.accept().await;
     nsqd.handshake().await;
+    subscribe(&mut nsqd).await;
+    nsqd
+}
+
+/// Accepts a connection, and answers IDENTIFY by `answer`.
+async fn accept_with(server: &mut MockServer, answer: &str) -> MockConnection {
+    let mut nsqd = server.accept().await;
+    nsqd.handshake_with(answer).await;
+    subscribe(&mut nsqd).await;
+    nsqd
+}
+
+async fn subscribe(nsqd: &mut MockConnection) {
     nsqd.expect("SUB t c").await;
     nsqd.respond("OK").await;
-    nsqd
 }
 
 /// A consumer with this `max_in_flight`, and the connection that its only server has accepted, up to the first RDY.
@@ -123,6 +135,12 @@ impl Log {
     fn callback(&self) -> impl Fn(Event) + Send + Sync + 'static {
         let log = self.clone();
         move |event| log.0.lock().push(event.to_string())
+    }
+
+    /// Expects that `count` events have this text.
+    #[track_caller]
+    fn expect(&self, text: &str, count: usize) {
+        assert_eq!(self.count(text), count, "{:?}", self.lines());
     }
 
     fn count(&self, text: &str) -> usize {

@@ -44,18 +44,10 @@ async fn rdy_never_exceeds_what_nsqd_accepts() {
             .connect()
             .await
             .expect("complete");
-        let mut nsqd = server.accept().await;
-        nsqd.handshake_with(answer).await;
-        nsqd.expect("SUB t c").await;
-        nsqd.respond("OK").await;
+        let mut nsqd = accept_with(&mut server, answer).await;
         nsqd.expect(expected).await;
         tokio::task::yield_now().await;
-        assert_eq!(
-            log.count("truncation possible"),
-            warnings,
-            "{:?}",
-            log.lines()
-        );
+        log.expect("truncation possible", warnings);
     }
 }
 
@@ -69,10 +61,7 @@ async fn a_truncation_is_reported_once_when_max_in_flight_grows() {
     let builder = builder.events(log.callback());
     let consumer = builder.connect().await.expect("complete");
     let control = consumer.control();
-    let mut nsqd = server.accept().await;
-    nsqd.handshake_with(r#"{"max_rdy_count":100}"#).await;
-    nsqd.expect("SUB t c").await;
-    nsqd.respond("OK").await;
+    let mut nsqd = accept_with(&mut server, r#"{"max_rdy_count":100}"#).await;
     for (max_in_flight, expected, warnings) in [
         (100, "RDY 100", 0),
         (0, "RDY 0", 0),
@@ -84,12 +73,7 @@ async fn a_truncation_is_reported_once_when_max_in_flight_grows() {
         tokio::task::yield_now().await;
         control.set_max_in_flight(max_in_flight);
         nsqd.expect(expected).await;
-        assert_eq!(
-            log.count("truncation possible"),
-            warnings,
-            "{:?}",
-            log.lines()
-        );
+        log.expect("truncation possible", warnings);
     }
 }
 

@@ -28,7 +28,7 @@ async fn an_nsqd_that_ignores_rdy_is_given_up() {
     nsqd.expect("RDY 5").await;
     assert_eq!(flood(&mut nsqd, 1000).await, 21);
     let text = "nsqd sent more messages than RDY permits: 21 wait for the application, and RDY was 5 at most";
-    assert_eq!(log.count(text), 1, "{:?}", log.lines());
+    log.expect(text, 1);
     drop(nsqd);
     // Nobody could answer these messages. nsqd delivers them again.
     let mut nsqd = accept(&mut server).await;
@@ -80,7 +80,7 @@ async fn messages_that_wait_beyond_their_timeout_make_room() {
         assert!(consumer.inner.inbox.len() <= 20);
     }
     assert!(log.count("timed out before the application took them") > 0);
-    assert_eq!(log.count("disconnected"), 0, "{:?}", log.lines());
+    log.expect("disconnected", 0);
     let stats = consumer.control().stats();
     assert_eq!((stats.received, stats.requeued), (500, 0));
     assert!(stats.in_flight <= 20, "{stats:?}");

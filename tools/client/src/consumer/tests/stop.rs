@@ -139,7 +139,7 @@ async fn a_stop_without_connections_ends_at_once_and_twice_is_once() {
     control.shutdown().await;
     assert!(consumer.next().await.is_none());
     assert_eq!(begin.elapsed(), MS(0));
-    assert_eq!(log.count("stopping..."), 1, "{:?}", log.lines());
+    log.expect("stopping...", 1);
     let stopped = control.add_node(address).await.expect_err("it has stopped");
     assert_eq!(stopped.to_string(), "consumer stopped");
     drop(consumer);
