@@ -6,6 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
@@ -59,6 +60,11 @@ impl SystemConnector {
         SystemConnector {
             local_address: Some(local_address),
         }
+    }
+
+    /// Makes the connector of a client. With `None`, the system chooses the address.
+    pub(crate) fn from_address(local_address: Option<SocketAddr>) -> Arc<dyn Connector> {
+        Arc::new(SystemConnector { local_address })
     }
 
     async fn connect_tcp(&self, host_and_port: &str) -> io::Result<TcpStream> {

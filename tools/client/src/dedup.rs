@@ -10,46 +10,36 @@
 //! The filters are those of the crate `ringq-dedup`, which this module exports. `docs/deduplication.md` says which
 //! filter to choose, and what none of them can promise.
 
-mod builder;
 mod claim;
-mod claim_ends;
-mod counters;
 mod error;
 mod filter;
 mod key;
 mod pointer;
 mod report;
-mod saves;
-mod state_file;
+mod state;
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use builder::DedupBuilder;
-pub use counters::DedupStats;
-pub use error::SetupError;
-pub use filter::AnyFilter;
-pub use key::Key;
-pub use pointer::{JsonPointer, PointerError};
-pub use report::DedupReport;
-pub use ringq_dedup as filters;
-
-pub(crate) use claim::Claim;
-pub(crate) use claim_ends::ClaimEnds;
-pub(crate) use counters::{Count, Counters};
-pub(crate) use filter::FilterAnswer;
-pub(crate) use key::FilterKey;
-pub(crate) use report::is_power_of_ten;
-pub(crate) use saves::SaveResult;
-
-use filter::ActiveFilter;
 use parking_lot::Mutex;
 use ringq_dedup::KeyHasher;
-use saves::Saves;
-use state_file::StateFile;
 use tokio::runtime::Handle;
+
+pub(crate) use claim::{Claim, ClaimEnds};
+pub use error::SetupError;
+use filter::ActiveFilter;
+pub use filter::AnyFilter;
+pub(crate) use filter::FilterAnswer;
+pub(crate) use key::FilterKey;
+pub use key::Key;
+pub use pointer::{JsonPointer, PointerError};
+pub(crate) use report::{Count, Counters, is_power_of_ten};
+pub use report::{DedupReport, DedupStats};
+pub use ringq_dedup as filters;
+pub(crate) use state::SaveResult;
+use state::{Saves, StateFile};
 
 /// The treatment of messages while a store such as memcached is unavailable.
 #[cfg(feature = "memcached")]
@@ -118,7 +108,7 @@ struct Inner {
     /// The saves by consumers.
     saves: Saves,
     #[cfg(test)]
-    before_save: builder::BeforeSave,
+    before_save: BeforeSave,
 }
 
 impl Dedup {
@@ -256,5 +246,120 @@ impl Dedup {
     ) -> Result<FilterAnswer, ringq_dedup::StoreError> {
         let filter = &self.0.filter;
         filter.begin_shared(key, msg_timeout, ends).await
+    }
+}
+
+/// The settings of a [`Dedup`] that is to be made. See [`Dedup::builder`].
+#[derive(Debug)]
+pub struct DedupBuilder {
+    key: Key,
+    filter: AnyFilter,
+    state_file: Option<PathBuf>,
+    save_interval: Option<Duration>,
+    #[cfg(feature = "memcached")]
+    when_store_unavailable: WhenUnavailable,
+    #[cfg(test)]
+    before_save: BeforeSave,
+}
+
+impl DedupBuilder {
+    fn new(key: Key, filter: AnyFilter) -> DedupBuilder {
+        DedupBuilder {
+            key,
+            filter,
+            state_file: None,
+            save_interval: None,
+            #[cfg(feature = "memcached")]
+            when_store_unavailable: WhenUnavailable::default(),
+            #[cfg(test)]
+            before_save: BeforeSave::default(),
+        }
+    }
+
+    /// Keeps the filter in a file over restarts. The filter is restored from the file if there is one, and saved when a
+    /// consumer stops ([`Control::shutdown`](crate::Control::shutdown), or the end of its stream).
+    ///
+    /// A file belongs to one [`Dedup`] of one process. A lock on a second file, whose name ends in `.lock`, keeps
+    /// others from it until the `Dedup` and its consumers are dropped. This second file stays. On a file system without
+    /// locks, nothing keeps others from the file: see [`Dedup::state_warning`].
+    ///
+    /// A crash forgets the messages that were committed after the last save: their duplicates are handled again.
+    #[must_use]
+    pub fn state_file(mut self, path: impl Into<PathBuf>) -> DedupBuilder {
+        self.state_file = Some(path.into());
+        self
+    }
+
+    /// Also saves the filter in intervals, while a consumer runs. Each save takes a snapshot of the filter in memory.
+    #[must_use]
+    pub fn save_interval(mut self, interval: Duration) -> DedupBuilder {
+        self.save_interval = Some(interval);
+        self
+    }
+
+    /// Sets what happens while a store such as memcached is unavailable. Filters of this process always answer.
+    #[cfg(feature = "memcached")]
+    #[must_use]
+    pub fn when_store_unavailable(mut self, then: WhenUnavailable) -> DedupBuilder {
+        self.when_store_unavailable = then;
+        self
+    }
+
+    /// Sets the act of a test before each save.
+    #[cfg(test)]
+    #[must_use]
+    pub(crate) fn before_save(mut self, act: impl Fn() + Send + Sync + 'static) -> DedupBuilder {
+        self.before_save = BeforeSave(Some(Arc::new(act)));
+        self
+    }
+
+    /// Makes the [`Dedup`], and restores the filter from its file. Waits for a second if another process uses the file.
+    ///
+    /// # Errors
+    /// The key does not fit the filter; or the file cannot be read, written or locked, is damaged, has another filter
+    /// or other keys, or is used by another process.
+    pub fn build(self) -> Result<Dedup, SetupError> {
+        let is_wrong = |interval: Duration| interval.is_zero() || self.state_file.is_none();
+        if self.save_interval.is_some_and(is_wrong) {
+            return Err(SetupError::SaveInterval);
+        }
+        if matches!(self.filter, AnyFilter::RoaringPair(_)) && !self.key.is_number() {
+            return Err(SetupError::KeyIsNoNumber);
+        }
+        #[cfg(feature = "memcached")]
+        if matches!(self.filter, AnyFilter::Memcached(_)) && self.state_file.is_some() {
+            return Err(SetupError::StateOfStore);
+        }
+        let mut state = match self.state_file {
+            Some(path) => Some(StateFile::lock(path, &self.key)?),
+            None => None,
+        };
+        let (filter, is_restored) = ActiveFilter::new(self.filter, state.as_mut())?;
+        Ok(Dedup(Arc::new(Inner {
+            key: self.key,
+            hasher: filter.hasher(),
+            filter,
+            state,
+            save_interval: self.save_interval,
+            is_restored,
+            #[cfg(feature = "memcached")]
+            when_store_unavailable: self.when_store_unavailable,
+            write_lock: Mutex::new(()),
+            saves: Saves::default(),
+            #[cfg(test)]
+            before_save: self.before_save,
+        })))
+    }
+}
+
+/// The act of a test before each save of a filter.
+#[cfg(test)]
+#[derive(Clone, Default)]
+struct BeforeSave(Option<Arc<dyn Fn() + Send + Sync>>);
+
+#[cfg(test)]
+impl std::fmt::Debug for BeforeSave {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("BeforeSave")
     }
 }

@@ -1,27 +1,21 @@
-//! [`Event`]: what happens to a producer or consumer beside its messages. The display of an event is a line in the form of
-//! NSQ's client.
-
-mod client;
-mod level;
-#[cfg(any(feature = "tracing", feature = "metrics"))]
-mod observe;
-mod text;
+//! [`Event`]: what happens to a producer or consumer beside its messages. The display of an event is a line in the form
+//! of NSQ's client.
 
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
+use wire::go_value::duration_text;
 use wire::id::MessageId;
 
 use crate::address::Address;
-use crate::core::Negotiated;
+use crate::connection::Negotiated;
 #[cfg(feature = "dedup")]
 use crate::dedup::DedupReport;
 use crate::error::{ConnectionError, ErrorFrame};
-use crate::lookupd::LookupdError;
-pub use client::Client;
-pub use level::Level;
+use crate::lookupd::{LookupdError, NODES_MAX};
 
 /// Something that happened to a producer or consumer.
 #[derive(Clone, Debug)]
@@ -162,8 +156,8 @@ pub enum Event {
         /// The number of messages without an answer.
         in_flight: u64,
     },
-    /// A producer has no node: all nsqlookupds have answered or failed, and none of them names an nsqd. Publishes fail. The
-    /// nsqlookupds are asked again soon.
+    /// A producer has no node: all nsqlookupds have answered or failed, and none of them names an nsqd. Publishes fail.
+    /// The nsqlookupds are asked again soon.
     NoNode {
         /// The producer.
         client: Client,
@@ -244,21 +238,12 @@ impl Event {
             | Event::TimedOut { node, .. }
             | Event::AnswerTooLate { node, .. }
             | Event::Discovered { node, .. } => Some(node),
-            Event::BackoffEntered { .. }
-            | Event::BackoffLeft { .. }
-            | Event::TopicNotFound { .. }
-            | Event::NodesIgnored { .. }
-            | Event::DrainLimitReached { .. }
-            | Event::NoNode { .. }
-            | Event::DiscoveryFailed { .. }
-            | Event::Stopping { .. } => None,
             #[cfg(feature = "dedup")]
             Event::Dedup {
                 report: DedupReport::ShorterThanTimeout { node, .. },
                 ..
             } => Some(node),
-            #[cfg(feature = "dedup")]
-            Event::Dedup { .. } => None,
+            _ => None,
         }
     }
 
@@ -291,27 +276,33 @@ impl Event {
     }
 }
 
-/// The destination of the events of one client.
-#[derive(Clone, Default)]
+/// The receiver of a client's events.
+pub(crate) type Callback = Arc<dyn Fn(Event) + Send + Sync>;
+
+/// One client as the source of events, and their destination.
 pub(crate) struct Events {
-    callback: Option<Arc<dyn Fn(Event) + Send + Sync>>,
+    client: Client,
+    callback: Option<Callback>,
 }
 
 impl Events {
-    /// Sends the events to `callback`.
-    pub(crate) fn to(callback: impl Fn(Event) + Send + Sync + 'static) -> Events {
-        Events {
-            callback: Some(Arc::new(callback)),
-        }
+    pub(crate) fn new(client: Client, callback: Option<Callback>) -> Events {
+        Events { client, callback }
     }
 
-    /// Sends `event` to the callback, and to `tracing` and `metrics` if these features are on. Without any receiver, warnings
-    /// and errors go to standard error, as those of NSQ's client do.
-    pub(crate) fn emit(&self, event: Event) {
+    /// Returns the client.
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    /// Sends an event of the client to the callback, and to `tracing` and `metrics` if these features are on. Without
+    /// any receiver, warnings and errors go to standard error, as those of NSQ's client do.
+    pub(crate) fn emit(&self, event: impl FnOnce(Client) -> Event) {
+        let event = event(self.client.clone());
         #[cfg(feature = "tracing")]
-        observe::trace(&event);
+        trace(&event);
         #[cfg(feature = "metrics")]
-        observe::count(&event);
+        metrics::counter!("nsq_client_events_total", "event" => event.name()).increment(1);
         match &self.callback {
             Some(callback) => callback(event),
             None if is_traced() || event.level() < Level::Warning => {}
@@ -334,8 +325,253 @@ fn is_traced() -> bool {
 impl fmt::Debug for Events {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Events")
-            .field("has_callback", &self.callback.is_some())
-            .finish()
+            .field("client", &self.client)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The number of the next producer or consumer of this process.
+static NEXT_NUMBER: AtomicU32 = AtomicU32::new(1);
+
+/// A producer or a consumer of this process, in events.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Client {
+    number: u32,
+    /// `topic/channel` of a consumer.
+    subscription: Option<Arc<str>>,
+}
+
+impl Client {
+    /// Numbers a new producer.
+    pub(crate) fn producer() -> Client {
+        Client {
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            subscription: None,
+        }
+    }
+
+    /// Numbers a new consumer.
+    pub(crate) fn consumer(topic: &str, channel: &str) -> Client {
+        Client {
+            subscription: Some(format!("{topic}/{channel}").into()),
+            ..Client::producer()
+        }
+    }
+
+    /// Returns the number of the producer or consumer, which counts both from 1 in each process.
+    #[must_use]
+    pub fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Returns `topic/channel` of a consumer.
+    #[must_use]
+    pub fn subscription(&self) -> Option<&str> {
+        self.subscription.as_deref()
+    }
+}
+
+/// The importance of an [`Event`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Level {
+    /// For the search for errors in the client.
+    Debug,
+    /// The usual course.
+    Info,
+    /// The client goes on, but something is wrong.
+    Warning,
+    /// Something failed.
+    Error,
+}
+
+impl Level {
+    /// Returns the tag of log lines: `DBG`, `INF`, `WRN` or `ERR`.
+    #[must_use]
+    pub fn tag(self) -> &'static str {
+        match self {
+            Level::Debug => "DBG",
+            Level::Info => "INF",
+            Level::Warning => "WRN",
+            Level::Error => "ERR",
+        }
+    }
+}
+
+impl Event {
+    /// Returns the importance of the event.
+    #[must_use]
+    pub fn level(&self) -> Level {
+        match self {
+            Event::ConnectFailed { .. } | Event::ErrorFrame { .. } => Level::Error,
+            Event::Disconnected { error: Some(_), .. }
+            | Event::HandlerFailed { .. }
+            | Event::DiscoveryFailed { .. } => Level::Error,
+            // NSQ's client logs an unknown topic as an error. A topic begins with its first message, so a warning is
+            // enough.
+            Event::TopicNotFound { .. }
+            | Event::NoNode { .. }
+            | Event::AnswerTooLate { .. }
+            | Event::ReadyTruncated { .. }
+            | Event::BackoffEntered { .. }
+            | Event::BackoffLeft { .. }
+            | Event::NodesIgnored { .. }
+            | Event::TimedOut { .. }
+            | Event::DrainLimitReached { .. }
+            | Event::GaveUp { .. } => Level::Warning,
+            #[cfg(feature = "dedup")]
+            Event::Dedup { report, .. } => match report {
+                DedupReport::StoreUnavailable { .. }
+                | DedupReport::EndFailed { .. }
+                | DedupReport::SaveFailed { .. } => Level::Error,
+                DedupReport::WithoutKey { .. }
+                | DedupReport::ShorterThanTimeout { .. }
+                | DedupReport::SaveDelayed { .. } => Level::Warning,
+                DedupReport::StoreAvailable
+                | DedupReport::ConsumerStopped { .. }
+                | DedupReport::Saved { .. } => Level::Info,
+            },
+            _ => Level::Info,
+        }
+    }
+}
+
+impl Event {
+    /// Writes what happened, without the client and the nsqd.
+    fn write_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Event::Connecting { .. } => f.write_str("connecting to nsqd"),
+            Event::Connected { negotiated, .. } => match &negotiated.authorization {
+                Some(auth) => write!(
+                    f,
+                    "connected; Auth accepted. Identity: {} {} Permissions: {}",
+                    auth.identity, auth.identity_url, auth.permission_count
+                ),
+                None => f.write_str("connected"),
+            },
+            Event::ConnectFailed {
+                error, retry_in, ..
+            } => {
+                write!(f, "error connecting to nsqd - {error}")?;
+                match retry_in {
+                    Some(delay) => write!(f, "; re-connecting in {delay:?}"),
+                    None => Ok(()),
+                }
+            }
+            Event::Disconnected {
+                error: Some(error), ..
+            } => write!(f, "disconnected - {error}"),
+            Event::Disconnected { error: None, .. } => f.write_str("disconnected"),
+            Event::ErrorFrame { error, .. } => write!(f, "protocol error - {error}"),
+            Event::ReadyTruncated {
+                max_rdy_count,
+                max_in_flight,
+                ..
+            } => write!(
+                f,
+                "max RDY count {max_rdy_count} < consumer max in flight {max_in_flight}, truncation possible"
+            ),
+            Event::BackoffEntered { level, period, .. } => write!(
+                f,
+                "backing off for {} (backoff level {level}), setting all to RDY 0",
+                duration_text(*period)
+            ),
+            Event::BackoffLeft { .. } => f.write_str("exiting backoff, returning all to RDY"),
+            Event::HandlerFailed { id, error, .. } => {
+                write!(f, "Handler returned error ({error}) for msg {id}")
+            }
+            Event::GaveUp { id, attempts, .. } => {
+                write!(f, "msg {id} attempted {attempts} times, giving up")
+            }
+            Event::Discovered { .. } => f.write_str("discovered by nsqlookupd"),
+            Event::TopicNotFound { lookupd, .. } => {
+                write!(f, "nsqlookupd {lookupd} does not know the topic yet")
+            }
+            Event::NodesIgnored {
+                lookupd, ignored, ..
+            } => write!(
+                f,
+                "left out {ignored} of the nodes and channels that nsqlookupd {lookupd} names: a node's address is invalid, \
+                 or there are more than {NODES_MAX} nodes"
+            ),
+            Event::TimedOut { count: 1, .. } => f.write_str(
+                "1 message timed out before the application took it; nsqd delivers it again",
+            ),
+            Event::TimedOut { count, .. } => write!(
+                f,
+                "{count} messages timed out before the application took them; nsqd delivers them again"
+            ),
+            Event::DrainLimitReached {
+                limit,
+                in_flight: 1,
+                ..
+            } => write!(
+                f,
+                "ending after {limit:?} although 1 message has no answer; nsqd delivers it again"
+            ),
+            Event::DrainLimitReached {
+                limit, in_flight, ..
+            } => write!(
+                f,
+                "ending after {limit:?} although {in_flight} messages have no answer; nsqd delivers them again"
+            ),
+            Event::NoNode { .. } => {
+                f.write_str("no nsqlookupd names an nsqd: publishes fail until one does")
+            }
+            Event::AnswerTooLate { msg_timeout, .. } => write!(
+                f,
+                "an answer came after the message timeout of {}, so nsqd delivers the message again, or after the channel was \
+                 emptied: msg_timeout or auto_touch gives handlers more time",
+                duration_text(*msg_timeout)
+            ),
+            Event::DiscoveryFailed { error, .. } => {
+                write!(f, "error querying nsqlookupd - {error}")
+            }
+            #[cfg(feature = "dedup")]
+            Event::Dedup { report, .. } => write!(f, "{report}"),
+            Event::Stopping { client } => f.write_str(match client.subscription {
+                Some(_) => "stopping...",
+                None => "stopping",
+            }),
+        }
+    }
+}
+
+/// Writes the line of NSQ's client, without the time: `INF    1 [topic/channel] (127.0.0.1:4150) connecting to nsqd`.
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let client = self.client();
+        write!(f, "{:<4} {:3}", self.level().tag(), client.number)?;
+        if let Some(subscription) = &client.subscription {
+            write!(f, " [{subscription}]")?;
+        }
+        if let Some(node) = self.node() {
+            write!(f, " ({node})")?;
+        }
+        f.write_str(" ")?;
+        self.write_text(f)
+    }
+}
+
+/// Records the event with the fields `client`, `subscription` and `node`.
+#[cfg(feature = "tracing")]
+fn trace(event: &Event) {
+    struct Text<'a>(&'a Event);
+
+    impl std::fmt::Display for Text<'_> {
+        fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+            self.0.write_text(f)
+        }
+    }
+
+    let client = event.client().number();
+    let subscription = event.client().subscription();
+    let node = event.node().map(tracing::field::display);
+    let text = Text(event);
+    match event.level() {
+        Level::Debug => tracing::debug!(client, subscription, node, "{text}"),
+        Level::Info => tracing::info!(client, subscription, node, "{text}"),
+        Level::Warning => tracing::warn!(client, subscription, node, "{text}"),
+        Level::Error => tracing::error!(client, subscription, node, "{text}"),
     }
 }
 

@@ -69,18 +69,18 @@
 //! standard error. The module `testing` (feature `testing`) has an nsqd in memory.
 //!
 //! # How the crate is made
-//! Each layer knows only those below it:
+//! Five nouns, each in the file of its name. Each knows only those below it:
 //!
 //! ```text
-//!   Producer               matches answers with publishes
-//!   Consumer               a stream of messages
-//!   Inbox, Delivery        the messages that wait for the application; one message until its answer
-//!   Sieve, WaitingCopies   with `dedup`: asks the filter about each message; the copies that wait
-//!   Hub, Line              what all connections of a consumer share; one connection, for the threads that answer messages
-//!   Flow: Ready, Backoff   the RDY of each connection, as a state machine
-//!   Link, Outbox           one connection over a stream; the commands of all threads, in one write
-//!   Connection (core)      one connection as a state machine: bytes in, events and bytes out, the time as an argument
+//!   Producer     publishes go to a node's connection, and wait for nsqd's answers in their order (producer/pending.rs)
+//!   Consumer     a stream of messages. ConsumerState is what its connections share: flow control, counters
+//!   Message      one message until its answer, which any thread gives (consumer/message.rs)
+//!   Connection   one connection over a stream, owned by one task. The commands of all threads gather in its Outbox
+//!   Protocol     the connection as a state machine: bytes in, events and bytes out, the time as an argument
 //! ```
+//!
+//! A change of the flow control (RDY, backoff) is one of `consumer/flow.rs`. An option is a field of [`Config`]. The
+//! crate has no rules of nsqd, and decides nothing about the bodies of messages.
 #![forbid(unsafe_code)]
 
 /// The guide. Its Rust code blocks are doc tests, so each name in them is one of the crate.
@@ -98,27 +98,17 @@ mod deduplication {}
 mod readme {}
 
 mod address;
-mod backoff;
 mod config;
+mod connection;
 mod connector;
 mod consumer;
-mod core;
 #[cfg(feature = "dedup")]
 pub mod dedup;
 mod error;
 mod event;
-mod flow;
-mod hub;
-mod line;
-mod link;
 mod lookupd;
-mod message;
-#[cfg(all(test, feature = "metrics"))]
-mod metric_counts;
-mod outbox;
 mod producer;
 mod publisher_id;
-mod ready;
 mod reconnect;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
@@ -127,16 +117,15 @@ pub use address::{Address, AddressError};
 #[cfg(feature = "tls")]
 pub use config::TlsSettings;
 pub use config::{BackoffStrategy, Config, OptionError};
+pub use connection::{Authorization, Negotiated};
 pub use connector::{Connecting, Connector, SystemConnector, Transport};
 pub use consumer::{
-    AutoTouch, ConnectError, Consumer, ConsumerBuilder, ConsumerStats, Control, NodeError,
-    NodeStats,
+    Acker, Answered, AutoTouch, ConnectError, Consumer, ConsumerBuilder, ConsumerStats, Control,
+    GivenUp, Message, NodeError, NodeStats, Requeue,
 };
-pub use core::{Authorization, Negotiated};
 pub use error::{ConnectionError, ConnectionLost, ErrorFrame, Outcome};
 pub use event::{Client, Event, Level};
 pub use lookupd::{Lookup, Lookupd, LookupdError};
-pub use message::{Acker, Answered, GivenUp, Message, Requeue};
 pub use nsq_http::NodeInfo;
 pub use producer::{
     Batching, BuildError, NumberError, Producer, ProducerBuilder, PublishError, Receipt,

@@ -1,29 +1,26 @@
 //! [`Lookupd`]: requests to one nsqlookupd over HTTP.
 
-mod answer;
-mod endpoint;
-mod error;
 #[cfg(test)]
 pub(crate) mod mock;
 
 use std::fmt;
+use std::io;
+use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
 use nsq_http::NodeInfo;
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, StatusCode, redirect};
+use serde::Deserialize;
+use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
 use url::Url;
+use wire::go_error::system_text;
 
-use crate::config::{Config, without_password};
+use crate::config::{Config, OptionError, without_password};
 
-use answer::Answer;
-pub use answer::Lookup;
-pub use error::LookupdError;
-use error::Reason;
-
-/// The text with which nsqlookupd answers a lookup of a topic that it does not know. A status 404 with another text comes
-/// from a server that has no such page: a proxy, or another program.
+/// The text with which nsqlookupd answers a lookup of a topic that it does not know. A status 404 with another text
+/// comes from a server that has no such page: a proxy, or another program.
 const UNKNOWN_TOPIC: &str = "TOPIC_NOT_FOUND";
 /// The largest answer, in bytes. `/nodes` of 10,000 nodes with 100 topics each has about 30 MiB.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
@@ -66,9 +63,9 @@ impl fmt::Debug for Lookupd {
 }
 
 impl Lookupd {
-    /// Makes the client of an nsqlookupd. `address` is `host:port` or a URL. The path of a URL replaces `/lookup`, and its
-    /// query is kept: `http://h:4161/custom?x=1` is asked for `/custom?topic=T&x=1`. `https` uses the TLS settings of
-    /// `config`.
+    /// Makes the client of an nsqlookupd. `address` is `host:port` or a URL. The path of a URL replaces `/lookup`, and
+    /// its query is kept: `http://h:4161/custom?x=1` is asked for `/custom?topic=T&x=1`. `https` uses the TLS settings
+    /// of `config`.
     ///
     /// # Errors
     /// The address is no address of an nsqlookupd, or the certificates cannot be used.
@@ -89,7 +86,7 @@ impl Lookupd {
         request: Duration,
     ) -> Result<Lookupd, LookupdError> {
         let wrong = |reason| LookupdError::new(address, reason);
-        let lookup_url = endpoint::parse(address).map_err(wrong)?;
+        let lookup_url = parse_address(address).map_err(wrong)?;
         let http = http_client(&lookup_url, config, connecting, request).map_err(wrong)?;
         Ok(Lookupd {
             name: address.into(),
@@ -103,7 +100,7 @@ impl Lookupd {
     /// # Errors
     /// The text is no address of an nsqlookupd.
     pub fn check_address(address: &str) -> Result<(), LookupdError> {
-        let parsed = endpoint::parse(address);
+        let parsed = parse_address(address);
         parsed
             .map(drop)
             .map_err(|reason| LookupdError::new(address, reason))
@@ -121,7 +118,7 @@ impl Lookupd {
     /// # Errors
     /// The nsqlookupd cannot be asked, or its answer is not understood.
     pub async fn lookup(&self, topic: &str) -> Result<Option<Lookup>, LookupdError> {
-        let asked = self.ask(endpoint::with_topic(&self.lookup_url, topic));
+        let asked = self.ask(with_topic(&self.lookup_url, topic));
         match asked.await {
             Ok(found) => Ok(Some(found.into())),
             Err(error) if error.is_of_unknown_topic() => Ok(None),
@@ -134,7 +131,7 @@ impl Lookupd {
     /// # Errors
     /// The nsqlookupd cannot be asked, its answer is not understood, or it names more than 100,000 topics.
     pub async fn topics(&self) -> Result<Vec<String>, LookupdError> {
-        let url = endpoint::beside(&self.lookup_url, "topics");
+        let url = beside(&self.lookup_url, "topics");
         let topics = self.ask(url).await?.topics;
         match topics.ignored {
             0 => Ok(topics.kept),
@@ -155,7 +152,7 @@ impl Lookupd {
 
     /// Asks for all nodes. Returns at most [`NODES_MAX`] of them, and the number of the others.
     pub(crate) async fn first_nodes(&self) -> Result<(Vec<NodeInfo>, usize), LookupdError> {
-        let url = endpoint::beside(&self.lookup_url, "nodes");
+        let url = beside(&self.lookup_url, "nodes");
         let nodes = self.ask(url).await?.producers;
         Ok((nodes.kept, nodes.ignored))
     }
@@ -230,8 +227,7 @@ fn with_tls(
                 authorities: Some(upgrade::RootCertStore::empty()),
                 ..upgrade::ClientTls::default()
             };
-            let tls =
-                upgrade::client_config(&none).map_err(crate::config::OptionError::Certificate);
+            let tls = upgrade::client_config(&none).map_err(OptionError::Certificate);
             tls.map_err(Reason::Option)?
         }
     };
@@ -245,11 +241,307 @@ fn with_tls(
     _config: &Config,
 ) -> Result<reqwest::ClientBuilder, Reason> {
     match url.scheme() {
-        "https" => Err(Reason::Option(crate::config::OptionError::NotBuilt {
+        "https" => Err(Reason::Option(OptionError::NotBuilt {
             option: "https",
             feature: "tls",
         })),
         _ => Ok(builder),
+    }
+}
+
+/// The answer to a lookup: the channels of a topic, and the nodes that have it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Lookup {
+    /// The names of the topic's channels, at most 100,000.
+    pub channels: Vec<String>,
+    /// The nodes that have the topic, at most 10,000.
+    pub producers: Vec<NodeInfo>,
+    /// The number of further nodes and channels in the answer.
+    pub ignored: usize,
+}
+
+/// An answer of any endpoint.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Answer {
+    topics: Bounded<String, NAMES_MAX>,
+    channels: Bounded<String, NAMES_MAX>,
+    producers: Bounded<NodeInfo, NODES_MAX>,
+}
+
+impl From<Answer> for Lookup {
+    fn from(answer: Answer) -> Lookup {
+        Lookup {
+            ignored: answer.channels.ignored + answer.producers.ignored,
+            channels: answer.channels.kept,
+            producers: answer.producers.kept,
+        }
+    }
+}
+
+/// The first elements of a list, at most `MAX`. Go writes an empty list as `null`.
+#[derive(Debug)]
+struct Bounded<T, const MAX: usize> {
+    kept: Vec<T>,
+    /// The number of further elements.
+    ignored: usize,
+}
+
+impl<T, const MAX: usize> Default for Bounded<T, MAX> {
+    fn default() -> Bounded<T, MAX> {
+        Bounded {
+            kept: Vec::new(),
+            ignored: 0,
+        }
+    }
+}
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for Bounded<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Bounded<T, MAX>, D::Error> {
+        from.deserialize_any(BoundedVisitor(PhantomData))
+    }
+}
+
+struct BoundedVisitor<T, const MAX: usize>(PhantomData<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for BoundedVisitor<T, MAX> {
+    type Value = Bounded<T, MAX>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a list or null")
+    }
+
+    fn visit_unit<E>(self) -> Result<Bounded<T, MAX>, E> {
+        Ok(Bounded::default())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Bounded<T, MAX>, A::Error> {
+        let mut bounded = Bounded::default();
+        while bounded.kept.len() < MAX {
+            match list.next_element()? {
+                Some(element) => bounded.kept.push(element),
+                None => return Ok(bounded),
+            }
+        }
+        while list.next_element::<IgnoredAny>()?.is_some() {
+            bounded.ignored += 1;
+        }
+        Ok(bounded)
+    }
+}
+
+/// Parses `host:port` or a URL into the URL of lookups.
+fn parse_address(address: &str) -> Result<Url, Reason> {
+    let text = if address.contains("://") {
+        address.to_owned()
+    } else {
+        format!("http://{address}")
+    };
+    // A path or a query may have commas.
+    let (_, rest) = text.split_once("://").unwrap_or_default();
+    if rest
+        .split(['/', '?', '#'])
+        .next()
+        .is_some_and(|authority| authority.contains(','))
+    {
+        return Err(Reason::List);
+    }
+    let mut url = Url::parse(&text).map_err(Reason::Url)?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(Reason::Scheme(url.scheme().to_owned()));
+    }
+    if !has_port(&text) {
+        return Err(Reason::MissingPort);
+    }
+    if url.path() == "/" {
+        url.set_path("/lookup");
+    }
+    Ok(url)
+}
+
+/// Returns true if the text of a URL has a port. The parsed URL does not tell port 80 from no port.
+fn has_port(url: &str) -> bool {
+    let (_, rest) = url.split_once("://").unwrap_or(("", url));
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let authority = &rest[..end];
+    let host_and_port = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, rest)| rest);
+    // The colons of an IPv6 address are inside brackets.
+    let behind = host_and_port
+        .rsplit_once(']')
+        .map_or(host_and_port, |(_, rest)| rest);
+    let port = behind.rsplit_once(':').map_or("", |(_, port)| port);
+    !port.is_empty()
+}
+
+/// Adds the topic to the query, whose parameters are sorted by name as in Go.
+fn with_topic(lookup: &Url, topic: &str) -> Url {
+    let own = lookup.query_pairs();
+    let mut pairs: Vec<(String, String)> = own
+        .map(|(name, value)| (name.into_owned(), value.into_owned()))
+        .collect();
+    pairs.push(("topic".to_owned(), topic.to_owned()));
+    pairs.sort_by(|(one, _), (other, _)| one.cmp(other));
+    let mut url = lookup.clone();
+    url.query_pairs_mut().clear().extend_pairs(pairs);
+    url
+}
+
+/// Returns the URL of an endpoint in the same directory as that of lookups.
+fn beside(lookup: &Url, endpoint: &str) -> Url {
+    let mut url = lookup.clone();
+    let directory = match url.path().rsplit_once('/') {
+        Some((directory, _)) => directory.to_owned(),
+        None => String::new(),
+    };
+    url.set_path(&format!("{directory}/{endpoint}"));
+    url
+}
+
+/// The reason why an nsqlookupd could not be asked.
+#[derive(Debug)]
+pub struct LookupdError {
+    address: String,
+    reason: Reason,
+}
+
+/// The cause of the failure.
+#[derive(Debug)]
+enum Reason {
+    MissingPort,
+    List,
+    Url(url::ParseError),
+    Scheme(String),
+    Secret,
+    Option(OptionError),
+    Http(reqwest::Error),
+    Status(u16, String),
+    Json(serde_json::Error),
+    TooLarge,
+    TooManyTopics,
+    TooManyNodes,
+}
+
+/// The most bytes that are shown of a refusal that is not in the words of NSQ.
+const SHOWN_BYTES_MAX: usize = 200;
+
+impl Reason {
+    /// Returns the reason of a refusal: the code in the body, or the beginning of the body.
+    fn refused(status: StatusCode, body: &[u8]) -> Reason {
+        let mut message = nsq_http::Refusal::read(body).message;
+        if message.is_empty() {
+            let shown = &body[..body.len().min(SHOWN_BYTES_MAX)];
+            message = String::from_utf8_lossy(shown).into_owned();
+        }
+        Reason::Status(status.as_u16(), message)
+    }
+}
+
+impl LookupdError {
+    fn new(address: &str, reason: Reason) -> LookupdError {
+        LookupdError {
+            address: without_password(address).into_owned(),
+            reason,
+        }
+    }
+
+    /// Returns the address of the nsqlookupd, as it was given, without a password.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns true if the address itself is wrong, so that later requests fail, too.
+    #[must_use]
+    pub fn is_address_wrong(&self) -> bool {
+        matches!(
+            self.reason,
+            Reason::MissingPort | Reason::List | Reason::Url(_) | Reason::Scheme(_)
+        )
+    }
+
+    /// Returns true if the nsqlookupd does not know the topic.
+    fn is_of_unknown_topic(&self) -> bool {
+        matches!(&self.reason, Reason::Status(404, message) if message == UNKNOWN_TOPIC)
+    }
+
+    /// Returns the HTTP status of a refusal.
+    #[must_use]
+    pub fn status(&self) -> Option<u16> {
+        match self.reason {
+            Reason::Status(status, _) => Some(status),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for LookupdError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "nsqlookupd {}: ", self.address)?;
+        match &self.reason {
+            Reason::MissingPort => f.write_str(
+                "missing port: write host:port, as in 127.0.0.1:4161 (nsqlookupd has HTTP on port 4161 by default)",
+            ),
+            Reason::List => f.write_str("this is a list: give each address by itself"),
+            Reason::Url(error) => write!(f, "the address is no URL: {error}"),
+            Reason::Scheme(scheme) => write!(f, "{scheme:?} is neither http nor https"),
+            Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),
+            Reason::Option(error) => error.fmt(f),
+            Reason::Http(error) if is_not_http(error) => f.write_str(
+                "an nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port \
+                 4161 by default, and TCP on port 4160)",
+            ),
+            Reason::Http(error) => f.write_str(&cause_of(error)),
+            Reason::Status(404, message) => write!(
+                f,
+                "got response 404 {message:?}: this address has no such page, so it is not that of an nsqlookupd \
+                 (nsqlookupd has HTTP on port 4161 by default, and nsqd on port 4151)"
+            ),
+            Reason::Status(status, message) => write!(f, "got response {status} {message:?}"),
+            Reason::Json(error) => write!(f, "the answer is not understood: {error}"),
+            Reason::TooLarge => write!(f, "the answer has more than {ANSWER_BYTES_MAX} bytes"),
+            Reason::TooManyTopics => write!(f, "the answer names more than {NAMES_MAX} topics"),
+            Reason::TooManyNodes => write!(f, "the answer names more than {NODES_MAX} nodes"),
+        }
+    }
+}
+
+/// Returns true if an answer came that is not HTTP.
+fn is_not_http(error: &reqwest::Error) -> bool {
+    let mut source = std::error::Error::source(error);
+    while let Some(error) = source {
+        if let Some(error) = error.downcast_ref::<hyper::Error>() {
+            return error.is_parse();
+        }
+        source = error.source();
+    }
+    false
+}
+
+/// Returns the first cause of an error of the HTTP library, such as `connection refused`. The layers between only name
+/// parts of the library.
+fn cause_of(error: &reqwest::Error) -> String {
+    let mut cause: &(dyn std::error::Error + 'static) = error;
+    while let Some(source) = cause.source() {
+        cause = source;
+    }
+    match cause.downcast_ref::<io::Error>() {
+        Some(error) => system_text(error),
+        None => cause.to_string(),
+    }
+}
+
+impl std::error::Error for LookupdError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.reason {
+            Reason::Url(error) => Some(error),
+            Reason::Option(error) => Some(error),
+            Reason::Http(error) => Some(error),
+            Reason::Json(error) => Some(error),
+            _ => None,
+        }
     }
 }
 

@@ -85,13 +85,6 @@ impl ModuleGraph {
         }
     }
 
-    /// Removes the edges between the parts of `whole`.
-    pub(crate) fn join_parts(&mut self, whole: &str) {
-        for (module, named) in &mut self.edges {
-            named.retain(|other| !(is_within(module, whole) && is_within(other, whole)));
-        }
-    }
-
     /// Returns the number of modules.
     pub(crate) fn len(&self) -> usize {
         self.edges.len()

@@ -1,30 +1,30 @@
 //! [`ConsumerBuilder`]: from addresses and settings to a running [`Consumer`].
 
+use std::collections::VecDeque;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 use wire::name::is_valid_name;
 
-use super::discovery::{AddressFilter, Directory, Discovery};
-use super::error::{ConnectError, NodeError};
-use super::shared::{ConsumerShared, NodeOrigin, handle_timeouts};
 #[cfg(feature = "dedup")]
-use super::sieve::serve_waiting_copies;
-use super::touching::AutoTouch;
-use super::{Consumer, GiveUp};
+use super::dedup::{DedupTask, serve_waiting_copies};
+use super::discovery::{self, AddressFilter, Directory, Discovery};
+use super::message::GivenUp;
+use super::node::AutoTouch;
+use super::state::ConsumerState;
+use super::{ConnectError, Consumer, GiveUp, Inner, NodeOrigin, first_result, handle_timeouts};
 use crate::address::{Address, AddressError, Nodes};
 use crate::config::{Config, without_passwords};
+use crate::connection::{Settings, Subscription};
 use crate::connector::{Connector, SystemConnector};
-use crate::core::{Settings, Subscription};
 #[cfg(feature = "dedup")]
 use crate::dedup::Dedup;
-use crate::event::{Client, Event, Events};
-use crate::hub::Hub;
+use crate::event::{Callback, Client, Event, Events};
 use crate::lookupd::Lookupd;
-use crate::message::GivenUp;
 
 /// The settings of a [`Consumer`] that is to be made. See [`Consumer::builder`].
 pub struct ConsumerBuilder {
@@ -37,7 +37,7 @@ pub struct ConsumerBuilder {
     discovery_filter: Option<Box<AddressFilter>>,
     give_up: Option<Box<GiveUp>>,
     connector: Option<Arc<dyn Connector>>,
-    events: Events,
+    events: Option<Callback>,
     auto_touch: Option<AutoTouch>,
     drain_limit: Duration,
     gives_back: bool,
@@ -69,7 +69,7 @@ impl ConsumerBuilder {
             discovery_filter: None,
             give_up: None,
             connector: None,
-            events: Events::default(),
+            events: None,
             auto_touch: None,
             drain_limit: Duration::from_secs(30),
             gives_back: true,
@@ -79,8 +79,8 @@ impl ConsumerBuilder {
         }
     }
 
-    /// Adds an nsqd to connect to: an [`Address`], a socket address, or a text such as `127.0.0.1:4150`. A text that is no
-    /// address is an error of [`connect`](ConsumerBuilder::connect).
+    /// Adds an nsqd to connect to: an [`Address`], a socket address, or a text such as `127.0.0.1:4150`. A text that is
+    /// no address is an error of [`connect`](ConsumerBuilder::connect).
     #[must_use]
     pub fn node<A>(mut self, node: A) -> ConsumerBuilder
     where
@@ -169,7 +169,7 @@ impl ConsumerBuilder {
     /// written to standard error.
     #[must_use]
     pub fn events(mut self, callback: impl Fn(Event) + Send + Sync + 'static) -> ConsumerBuilder {
-        self.events = Events::to(callback);
+        self.events = Some(Arc::new(callback));
         self
     }
 
@@ -272,49 +272,48 @@ impl ConsumerBuilder {
         directories: Vec<Arc<dyn Directory>>,
     ) -> Result<Consumer, ConnectError> {
         let (topic, channel): (Arc<str>, Arc<str>) = (self.topic.into(), self.channel.into());
-        let client = Client::consumer(&topic, &channel);
+        let events = Events::new(Client::consumer(&topic, &channel), self.events);
         let subscription = Subscription {
             topic: Arc::clone(&topic),
             channel,
         };
         let settings =
             Settings::new(&self.config, Some(subscription)).map_err(ConnectError::Option)?;
-        let connector = self.connector.unwrap_or_else(|| {
-            Arc::new(match self.config.local_addr {
-                Some(local) => SystemConnector::with_local_address(local),
-                None => SystemConnector::default(),
-            })
-        });
-        let hub = Hub::new(self.config, topic, client, self.events, fastrand::u64(..));
+        let connector = self.connector;
+        let connector =
+            connector.unwrap_or_else(|| SystemConnector::from_address(self.config.local_addr));
+        let state = ConsumerState::new(self.config, topic, events, fastrand::u64(..));
+        let (state, inbox) = (Arc::new(state), Arc::default());
         let runtime = self.runtime.unwrap_or_else(Handle::current);
-        let shared = ConsumerShared::new(
-            Arc::new(hub),
-            Arc::new(settings),
+        let inner = Arc::new(Inner {
+            #[cfg(feature = "dedup")]
+            dedup: self.dedup.map(|dedup| {
+                let (state, inbox) = (Arc::clone(&state), Arc::clone(&inbox));
+                Arc::new(DedupTask::new(dedup, state, inbox, runtime.clone()))
+            }),
+            state,
+            inbox,
+            settings: Arc::new(settings),
             connector,
-            self.auto_touch,
-            self.drain_limit,
-            self.gives_back,
-            runtime.clone(),
-        );
-        #[cfg(feature = "dedup")]
-        let shared = shared.recognising(self.dedup);
-        let shared = Arc::new(shared);
-        let discovery = Arc::new(Discovery::new(
-            Arc::clone(&shared),
-            directories,
-            self.discovery_filter,
-        ));
+            discovery: Discovery::new(directories, self.discovery_filter),
+            retry_first_connection: self.retry_first_connection,
+            auto_touch: self.auto_touch,
+            drain_limit: self.drain_limit,
+            gives_back: self.gives_back,
+            runtime: runtime.clone(),
+            nodes: Mutex::default(),
+            lost: Notify::new(),
+        });
         // From here on, dropping the consumer ends all tasks.
-        let consumer = Consumer::new(
-            Arc::clone(&shared),
-            Arc::clone(&discovery),
-            self.give_up,
-            self.retry_first_connection,
-        );
-        runtime.spawn(handle_timeouts(Arc::clone(&shared)));
+        let consumer = Consumer {
+            inner: Arc::clone(&inner),
+            give_up: self.give_up,
+            taken: VecDeque::new(),
+        };
+        runtime.spawn(handle_timeouts(Arc::clone(&inner)));
         #[cfg(feature = "dedup")]
-        if let Some(sieve) = &shared.sieve {
-            runtime.spawn(serve_waiting_copies(Arc::clone(sieve)));
+        if let Some(task) = &inner.dedup {
+            runtime.spawn(serve_waiting_copies(Arc::clone(task)));
         }
         let origin = if self.retry_first_connection {
             NodeOrigin::Fixed
@@ -324,7 +323,7 @@ impl ConsumerBuilder {
         let mut results = Vec::new();
         for node in self.nodes.addresses {
             let (first, result) = oneshot::channel();
-            let added = shared.add(node.clone(), origin, Some(first));
+            let added = inner.add(node.clone(), origin, Some(first));
             added.map_err(ConnectError::Node)?;
             results.push((node, result));
         }
@@ -335,20 +334,7 @@ impl ConsumerBuilder {
                     .map_err(ConnectError::Node)?;
             }
         }
-        runtime.spawn(discovery.run());
+        runtime.spawn(discovery::run(inner));
         Ok(consumer)
-    }
-}
-
-/// Waits for the result of a node's first connection.
-pub(super) async fn first_result(
-    node: Address,
-    result: oneshot::Receiver<Result<(), Arc<crate::error::ConnectionError>>>,
-) -> Result<(), NodeError> {
-    match result.await {
-        Ok(Ok(())) => Ok(()),
-        Ok(Err(error)) => Err(NodeError::Connection(node, error)),
-        // The task has ended, because the node was removed or the consumer stopped.
-        Err(_) => Err(NodeError::Stopped),
     }
 }

@@ -1,4 +1,4 @@
-//! [`Discovery`]: the task that asks nsqlookupds for nodes.
+//! [`Discovery`]: the nsqlookupds of a consumer, and the task that asks them for nodes.
 //!
 //! ```text
 //!   poll: ask all nsqlookupds at the same time ─► union ─► filter ─► connect to new nodes
@@ -8,7 +8,6 @@
 //! ```
 
 use std::collections::BTreeSet;
-use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -19,12 +18,11 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
-use super::error::NodeError;
-use super::shared::{ConsumerShared, NodeOrigin};
+use super::state::Phase;
+use super::{Inner, NodeError, NodeOrigin};
 use crate::address::Address;
-use crate::config::{without_password, without_passwords};
+use crate::config::without_password;
 use crate::event::Event;
-use crate::hub::Phase;
 use crate::lookupd::{Lookupd, LookupdError};
 use crate::reconnect::Delay;
 
@@ -73,29 +71,18 @@ pub(crate) type AddressFilter = dyn Fn(Vec<Address>) -> Vec<Address> + Send + Sy
 
 /// The nsqlookupds of one consumer.
 pub(crate) struct Discovery {
-    shared: Arc<ConsumerShared>,
     directories: Mutex<Vec<Arc<dyn Directory>>>,
     /// Tells the task that the first nsqlookupd was added.
     added: Notify,
     filter: Option<Box<AddressFilter>>,
 }
 
-impl fmt::Debug for Discovery {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Discovery")
-            .field("lookupds", &without_passwords(&self.addresses()))
-            .finish_non_exhaustive()
-    }
-}
-
 impl Discovery {
     pub(crate) fn new(
-        shared: Arc<ConsumerShared>,
         directories: Vec<Arc<dyn Directory>>,
         filter: Option<Box<AddressFilter>>,
     ) -> Discovery {
         Discovery {
-            shared,
             directories: Mutex::new(directories),
             added: Notify::new(),
             filter,
@@ -138,126 +125,122 @@ impl Discovery {
         directories.remove(index);
         Ok(())
     }
+}
 
-    /// Polls until the consumer stops.
-    pub(crate) async fn run(self: Arc<Discovery>) {
-        let mut phase = self.shared.hub.watch_phase();
-        tokio::select! {
-            biased;
-            // The sender is in the hub, so the phase cannot be lost.
-            _ = phase.wait_for(|phase| *phase != Phase::Running) => {}
-            () = self.poll_for_ever() => {}
-        }
+/// Polls until the consumer stops.
+pub(super) async fn run(inner: Arc<Inner>) {
+    let mut phase = inner.state.watch_phase();
+    tokio::select! {
+        biased;
+        // The sender is in the state, so the phase cannot be lost.
+        _ = phase.wait_for(|phase| *phase != Phase::Running) => {}
+        () = inner.poll_for_ever() => {}
     }
+}
 
-    async fn poll_for_ever(&self) {
-        while self.directories.lock().is_empty() {
-            self.added.notified().await;
+impl Inner {
+    async fn poll_for_ever(self: &Arc<Inner>) {
+        while self.discovery.directories.lock().is_empty() {
+            self.discovery.added.notified().await;
         }
-        let config = &self.shared.hub.config;
-        let mut soon = Delay::new(config.lookupd_poll_interval, fastrand::u64(..));
+        let interval = self.state.config.lookupd_poll_interval;
+        let mut soon = Delay::new(interval, fastrand::u64(..));
         let mut regular = self.next_poll();
         loop {
-            self.poll().await;
+            self.poll_lookupds().await;
             if Instant::now() >= regular {
                 regular = self.next_poll();
                 soon.reset();
             }
-            self.wait(regular, &mut soon).await;
+            self.wait_for_poll(regular, &mut soon).await;
         }
     }
 
     /// Returns the time of the next regular poll.
     fn next_poll(&self) -> Instant {
-        let config = &self.shared.hub.config;
+        let config = &self.state.config;
         let jitter = config.lookupd_poll_jitter * fastrand::f64();
         Instant::now() + config.lookupd_poll_interval.mul_f64(1.0 + jitter)
     }
 
     /// Waits for the next poll: the regular one, or an earlier one because a node is missing.
-    async fn wait(&self, regular: Instant, soon: &mut Delay) {
-        let shared = &self.shared;
+    async fn wait_for_poll(&self, regular: Instant, soon: &mut Delay) {
         loop {
-            if !shared.is_any_missing() {
+            if !self.is_any_missing() {
                 tokio::select! {
                     () = sleep_until(regular) => return,
-                    () = shared.lost.notified() => continue,
+                    () = self.lost.notified() => continue,
                 }
             }
             if soon.is_longest() {
-                shared.forget_missing();
+                self.forget_missing();
             }
             let early = Instant::now() + soon.next();
             sleep_until(early.min(regular)).await;
             // The node may have been connected in the meantime.
-            if shared.is_any_missing() || Instant::now() >= regular {
+            if self.is_any_missing() || Instant::now() >= regular {
                 return;
             }
         }
     }
 
-    /// Asks all nsqlookupds, and connects to the nodes that are new. Without a filter, each answer counts as soon as it is
-    /// there. A filter gets all answers together.
-    async fn poll(&self) {
-        let hub = &self.shared.hub;
-        let directories = self.directories.lock().clone();
+    /// Asks all nsqlookupds, and connects to the nodes that are new. Without a filter, each answer counts as soon as it
+    /// is there. A filter gets all answers together.
+    async fn poll_lookupds(self: &Arc<Inner>) {
+        let (state, filter) = (&self.state, &self.discovery.filter);
+        let directories = self.discovery.directories.lock().clone();
         let mut answers: FuturesUnordered<_> = directories
             .iter()
-            .map(async |directory| (directory.address(), directory.list(&hub.topic).await))
+            .map(async |directory| (directory.address(), directory.list(&state.topic).await))
             .collect();
         let mut union = BTreeSet::new();
         while let Some((lookupd, answer)) = answers.next().await {
+            let lookupd = || without_password(lookupd).into_owned();
             match answer {
                 Ok(Some(found)) => {
                     let Found { nodes, mut ignored } = found;
-                    match &self.filter {
+                    match filter {
                         Some(_) => union.extend(nodes),
                         None => ignored += self.connect_all(nodes),
                     }
                     if ignored > 0 {
-                        hub.events.emit(Event::NodesIgnored {
-                            client: hub.client.clone(),
-                            lookupd: without_password(lookupd).into_owned(),
+                        state.events.emit(|client| Event::NodesIgnored {
+                            client,
+                            lookupd: lookupd(),
                             ignored,
                         });
                     }
                 }
-                Ok(None) => hub.events.emit(Event::TopicNotFound {
-                    client: hub.client.clone(),
-                    lookupd: without_password(lookupd).into_owned(),
+                Ok(None) => state.events.emit(|client| Event::TopicNotFound {
+                    client,
+                    lookupd: lookupd(),
                 }),
-                Err(error) => hub.events.emit(Event::DiscoveryFailed {
-                    client: hub.client.clone(),
+                Err(error) => state.events.emit(|client| Event::DiscoveryFailed {
+                    client,
                     error: Arc::new(error),
                 }),
             }
         }
-        if let Some(filter) = &self.filter {
+        if let Some(filter) = filter {
             let wanted = filter(union.into_iter().collect());
             self.connect_all(wanted);
         }
     }
 
-    /// Connects to the nodes that are new. Returns the number of those for which the consumer has no room.
-    fn connect_all(&self, nodes: Vec<Address>) -> usize {
+    /// Connects to the nodes that are new, and that the application has not removed. Returns the number of those for
+    /// which the consumer has no room.
+    fn connect_all(self: &Arc<Inner>, nodes: Vec<Address>) -> usize {
         let mut ignored = 0;
         for node in nodes {
-            ignored += usize::from(!self.connect(node));
+            match self.add(node.clone(), NodeOrigin::Discovered, None) {
+                Ok(()) => {
+                    let events = &self.state.events;
+                    events.emit(|client| Event::Discovered { client, node });
+                }
+                Err(NodeError::TooMany(_)) => ignored += 1,
+                Err(_) => {}
+            }
         }
         ignored
-    }
-
-    /// Connects to a node, unless it is connected or the application removed it. Returns false if the consumer has no room.
-    fn connect(&self, node: Address) -> bool {
-        let hub = &self.shared.hub;
-        match self.shared.add(node.clone(), NodeOrigin::Discovered, None) {
-            Ok(()) => hub.events.emit(Event::Discovered {
-                client: hub.client.clone(),
-                node,
-            }),
-            Err(NodeError::TooMany(_)) => return false,
-            Err(_) => {}
-        }
-        true
     }
 }

@@ -6,13 +6,13 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 
-use crate::message::Message;
-use crate::ready::ConnectionId;
+use super::message::Message;
+use super::ready::ConnectionId;
 
 /// The messages that wait for the application, oldest first. Connections add to it, and one task takes from it.
 ///
 /// The inbox counts the messages of each connection, so that the connection can keep a bound (see
-/// [`Receiver`](super::receiver::Receiver)).
+/// [`Receiver`](super::node::Receiver)).
 #[derive(Debug, Default)]
 pub(crate) struct Inbox(Mutex<State>);
 
@@ -60,7 +60,7 @@ impl Inbox {
     pub(crate) fn remove(&self, from: ConnectionId) -> VecDeque<Message> {
         let mut state = self.0.lock();
         if state.waiting.contains_key(&from) {
-            state.split(|message| message.delivery().source.line.id == from)
+            state.split(|message| message.delivery().source.connection.id == from)
         } else {
             VecDeque::new()
         }
@@ -126,7 +126,7 @@ impl State {
             .partition(is_out);
         self.queue = kept;
         for message in &out {
-            let from = message.delivery().source.line.id;
+            let from = message.delivery().source.connection.id;
             if let Some(waiting) = self.waiting.get_mut(&from) {
                 *waiting -= 1;
                 if *waiting == 0 {

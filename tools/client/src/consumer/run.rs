@@ -13,13 +13,12 @@ use futures_util::stream::{FuturesUnordered, StreamExt};
 use tokio::task::unconstrained;
 
 use super::Consumer;
-use crate::backoff::Verdict;
+use super::backoff::Verdict;
+use super::message::{Delivery, Message, Requeue};
 use crate::event::Event;
-use crate::message::delivery::Delivery;
-use crate::message::{Message, Requeue};
 
-/// The longest time in which handlers run one after the other before other tasks of the thread get a turn. The connection
-/// may be one of them: its answer to a heartbeat must not wait for the next handler.
+/// The longest time in which handlers run one after the other before other tasks of the thread get a turn. The
+/// connection may be one of them: its answer to a heartbeat must not wait for the next handler.
 const TURN: Duration = Duration::from_millis(1);
 
 /// The memory of a handler's future. It is used again for the next message, so a handler that is ready at once needs no
@@ -37,14 +36,15 @@ impl Consumer {
     /// Calls `handler` for each message, with up to `concurrency` messages (at least one) at the same time, until the
     /// consumer has stopped ([`Control::shutdown`](crate::Control::shutdown)) and all handlers have ended.
     ///
-    /// `Ok` finishes the message. `Err` requeues the message after the automatic delay and begins or prolongs a backoff,
-    /// and so does a panic (in a program that is built with `panic = "abort"`, a panic ends the program). A handler may
-    /// also answer the message itself: the first answer counts. After
+    /// `Ok` finishes the message. `Err` requeues the message after the automatic delay and begins or prolongs a
+    /// backoff, and so does a panic (in a program that is built with `panic = "abort"`, a panic ends the program). A
+    /// handler may also answer the message itself: the first answer counts. After
     /// [`disable_auto_response`](Message::disable_auto_response), the result of the handler counts for nothing.
     ///
-    /// All handlers run in the task that calls `run`, so they need not be `Send`. A handler that computes or blocks for long
-    /// holds up the other handlers, and on a runtime with few threads also the connections. `spawn_blocking` inside the
-    /// handler avoids this. [`runtime`](crate::ConsumerBuilder::runtime) at least keeps the connections alive.
+    /// All handlers run in the task that calls `run`, so they need not be `Send`. A handler that computes or blocks for
+    /// long holds up the other handlers, and on a runtime with few threads also the connections. `spawn_blocking`
+    /// inside the handler avoids this. [`runtime`](crate::ConsumerBuilder::runtime) at least keeps the connections
+    /// alive.
     ///
     /// Dropping the future drops the consumer: messages with unfinished handlers are requeued.
     ///
@@ -85,8 +85,8 @@ impl Consumer {
         let concurrency = concurrency.max(1);
         let mut handling: FuturesUnordered<Handling<F>> = FuturesUnordered::new();
         let mut free: Vec<HandlerSlot<F>> = Vec::new();
-        // tokio's limit for the work of one task is meant for one future, and this task has one for each message. A handler
-        // beyond the limit would be polled in vain. `TURN` gives other tasks their turn.
+        // tokio's limit for the work of one task is meant for one future, and this task has one for each message. A
+        // handler beyond the limit would be polled in vain. `TURN` gives other tasks their turn.
         unconstrained(poll_fn(|cx| {
             let began_at = Instant::now();
             loop {
@@ -185,10 +185,9 @@ where
 /// Answers a message by the result of its handler.
 fn conclude<E: Display>(delivery: &Delivery, result: Result<(), E>, is_panic: bool) {
     if let Err(error) = &result {
-        let hub = &delivery.source.hub;
-        hub.events.emit(Event::HandlerFailed {
-            client: hub.client.clone(),
-            node: delivery.source.line.node.clone(),
+        delivery.source.emit(|client, node| Event::HandlerFailed {
+            client,
+            node,
             id: delivery.id,
             error: error.to_string(),
             is_panic,

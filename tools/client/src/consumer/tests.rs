@@ -30,7 +30,7 @@ use tokio::time::{Instant, timeout};
 use super::*;
 use crate::address::Address;
 use crate::config::Config;
-use crate::message::Requeue;
+use crate::consumer::message::Requeue;
 use crate::testing::{MockConnection, MockNetwork, MockServer};
 
 const MS: fn(u64) -> Duration = Duration::from_millis;
@@ -68,9 +68,29 @@ fn config(max_in_flight: u32) -> Config {
 async fn accept(server: &mut MockServer) -> MockConnection {
     let mut nsqd = server.accept().await;
     nsqd.handshake().await;
+    subscribe(&mut nsqd).await;
+    nsqd
+}
+
+/// Accepts a connection, and answers IDENTIFY by `answer`.
+async fn accept_with(server: &mut MockServer, answer: &str) -> MockConnection {
+    let mut nsqd = server.accept().await;
+    nsqd.handshake_with(answer).await;
+    subscribe(&mut nsqd).await;
+    nsqd
+}
+
+async fn subscribe(nsqd: &mut MockConnection) {
     nsqd.expect("SUB t c").await;
     nsqd.respond("OK").await;
-    nsqd
+}
+
+/// A consumer with this `max_in_flight`, and the connection that its only server has accepted, up to the first RDY.
+async fn ready(max_in_flight: u32) -> (MockServer, MockConnection, Consumer) {
+    let (mut server, consumer) = one_server(config(max_in_flight)).await;
+    let mut nsqd = accept(&mut server).await;
+    nsqd.expect(&format!("RDY {max_in_flight}")).await;
+    (server, nsqd, consumer)
 }
 
 /// Expects several commands.
@@ -115,6 +135,12 @@ impl Log {
     fn callback(&self) -> impl Fn(Event) + Send + Sync + 'static {
         let log = self.clone();
         move |event| log.0.lock().push(event.to_string())
+    }
+
+    /// Expects that `count` events have this text.
+    #[track_caller]
+    fn expect(&self, text: &str, count: usize) {
+        assert_eq!(self.count(text), count, "{:?}", self.lines());
     }
 
     fn count(&self, text: &str) -> usize {

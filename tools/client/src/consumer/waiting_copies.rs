@@ -9,8 +9,8 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::{Duration, Instant};
 
+use super::ready::ConnectionId;
 use crate::dedup::FilterKey;
-use crate::ready::ConnectionId;
 
 /// The time after which copies go back if all messages of their connection wait.
 pub(super) const STALL: Duration = Duration::from_secs(1);

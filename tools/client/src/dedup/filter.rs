@@ -11,11 +11,10 @@ use ringq_dedup::{
 #[cfg(feature = "memcached")]
 use ringq_dedup::{Memcached, SharedBegin, StoreError};
 
-use super::claim::{Claim, GuardOrLease, unix_now};
-use super::claim_ends::ClaimEnds;
+use super::claim::{Claim, ClaimEnds, GuardOrLease, unix_now};
 use super::error::SetupError;
 use super::key::FilterKey;
-use super::state_file::{Sizes, StateFile};
+use super::state::{Sizes, StateFile};
 
 /// A filter, or a store, that knows which messages were handled. `docs/deduplication.md` says which to choose.
 #[derive(Debug)]

@@ -12,11 +12,13 @@ type BytesOf = dyn Fn(&[u8]) -> Option<Vec<u8>> + Send + Sync;
 /// A function of the application that finds the number of a message in its body.
 type NumberOf = dyn Fn(&[u8]) -> Option<MessageNumber> + Send + Sync;
 
-/// The part that two copies of a message have in common. A message without a key is handled without the filter, and counted.
+/// The part that two copies of a message have in common. A message without a key is handled without the filter, and
+/// counted.
 ///
 /// Topic and channel belong to each key, except those of [`Key::number_by`]. So each channel handles its own copy of a
 /// message, and equal bodies of two topics are two messages, also if the consumers share a [`Dedup`](super::Dedup). The
-/// JSON pointers belong to the key, too. So a filter that was saved with one pointer knows no message by another pointer.
+/// JSON pointers belong to the key, too. So a filter that was saved with one pointer knows no message by another
+/// pointer.
 pub struct Key(Kind);
 
 enum Kind {
@@ -37,8 +39,8 @@ impl fmt::Debug for Key {
 }
 
 impl Key {
-    /// Makes the whole body the key. Two messages with equal bodies are copies, so a producer that means two messages by
-    /// two equal bodies needs another key.
+    /// Makes the whole body the key. Two messages with equal bodies are copies, so a producer that means two messages
+    /// by two equal bodies needs another key.
     #[must_use]
     pub fn body() -> Key {
         Key(Kind::Body)
@@ -75,8 +77,8 @@ impl Key {
         }))
     }
 
-    /// Lets a function find the number of the message in the body, for a [`RoaringPair`](ringq_dedup::RoaringPair). What
-    /// [`Key::by`] says about functions counts here, too.
+    /// Lets a function find the number of the message in the body, for a [`RoaringPair`](ringq_dedup::RoaringPair).
+    /// What [`Key::by`] says about functions counts here, too.
     #[must_use]
     pub fn number_by(
         function: impl Fn(&[u8]) -> Option<MessageNumber> + Send + Sync + 'static,

@@ -79,8 +79,9 @@ fn clients_are_numbered_together() {
 fn the_callback_gets_each_event() {
     let seen = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&seen);
-    let sink = Events::to(move |event| keep.lock().push(event.name()));
-    events().into_iter().for_each(|event| sink.emit(event));
+    let callback: Callback = Arc::new(move |event: Event| keep.lock().push(event.name()));
+    let sink = Events::new(Client::producer(), Some(callback));
+    events().into_iter().for_each(|event| sink.emit(|_| event));
     let names = [
         "connecting",
         "stopping",
@@ -128,8 +129,8 @@ fn tracing_gets_each_event_with_its_fields() {
 
     let lines = Arc::new(Lines::default());
     tracing::subscriber::with_default(Arc::clone(&lines), || {
-        let sink = Events::default();
-        events().into_iter().for_each(|event| sink.emit(event));
+        let sink = Events::new(Client::producer(), None);
+        events().into_iter().for_each(|event| sink.emit(|_| event));
     });
     let lines = lines.0.lock();
     assert_eq!(lines.len(), 5);
@@ -148,9 +149,9 @@ fn tracing_gets_each_event_with_its_fields() {
 #[cfg(feature = "metrics")]
 #[test]
 fn metrics_count_each_event() {
-    let counts = crate::metric_counts::counted(|| {
-        let sink = Events::default();
-        events().into_iter().for_each(|event| sink.emit(event));
+    let counts = crate::testing::metric_counts::counted(|| {
+        let sink = Events::new(Client::producer(), None);
+        events().into_iter().for_each(|event| sink.emit(|_| event));
     });
     assert_eq!(counts["nsq_client_events_total stopping"], 2);
     assert_eq!(counts.len(), 4);

@@ -55,7 +55,7 @@ async fn ask(answer: String) -> Result<Option<Lookup>, String> {
 #[test]
 fn addresses_become_urls() {
     let check = |address: &str, expected: &str| {
-        let url = endpoint::parse(address).map(|url| endpoint::with_topic(&url, "T").to_string());
+        let url = parse_address(address).map(|url| with_topic(&url, "T").to_string());
         assert_eq!(url.ok().as_deref(), Some(expected), "{address}");
     };
     check("127.0.0.1:4161", "http://127.0.0.1:4161/lookup?topic=T");
@@ -70,16 +70,16 @@ fn addresses_become_urls() {
         "http://h:4161?z=a%20b",
         "http://h:4161/lookup?topic=T&z=a+b",
     );
-    let url = endpoint::parse("http://h:1/lookup").expect("a URL");
-    let query = endpoint::with_topic(&url, "a#ephemeral");
+    let url = parse_address("http://h:1/lookup").expect("a URL");
+    let query = with_topic(&url, "a#ephemeral");
     assert_eq!(query.as_str(), "http://h:1/lookup?topic=a%23ephemeral");
 }
 
 #[test]
 fn other_endpoints_lie_beside_that_of_lookups() {
     let check = |address: &str, expected: &str| {
-        let url = endpoint::parse(address).expect("a URL");
-        assert_eq!(endpoint::beside(&url, "nodes").as_str(), expected);
+        let url = parse_address(address).expect("a URL");
+        assert_eq!(beside(&url, "nodes").as_str(), expected);
     };
     check("h:1", "http://h:1/nodes");
     check("http://h:1/nsq/lookup?x=1", "http://h:1/nsq/nodes?x=1");

@@ -7,17 +7,17 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
+use super::command::Batching;
 use super::discovery::Plan;
-use super::inner::{Inner, Shared};
-use super::node::Node;
+use super::node::{Node, Shared};
 use super::numbering::Numbering;
 use super::pool::{Pool, Spread};
-use super::{BuildError, Producer};
+use super::{BuildError, Inner, Producer};
 use crate::address::{Address, AddressError, Nodes};
 use crate::config::Config;
+use crate::connection::Settings;
 use crate::connector::{Connector, SystemConnector};
-use crate::core::Settings;
-use crate::event::{Client, Event, Events};
+use crate::event::{Callback, Client, Event, Events};
 use crate::lookupd::Lookupd;
 use crate::publisher_id::PublisherId;
 
@@ -30,30 +30,9 @@ const RESEND_LIMIT: Duration = Duration::from_secs(30);
 /// The most permits that a producer can have.
 const PERMITS_MAX: usize = 1 << 29;
 
-/// The limits for publishes that are sent together. While a connection's task is busy, publishes gather in its output.
-/// Consecutive publishes to one topic then become one MPUB. Nothing ever waits for others to come, so this costs no
-/// latency. Each publish keeps its own answer: if nsqd refuses the MPUB, its messages are sent one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batching {
-    /// The most messages in one MPUB. Default 1000.
-    pub messages_max: u32,
-    /// The most bytes of bodies in one MPUB. Longer bodies are sent alone. Default 256 KiB, far below nsqd's default
-    /// `--max-body-size` of 5 MiB.
-    pub bytes_max: usize,
-}
-
-impl Default for Batching {
-    fn default() -> Batching {
-        Batching {
-            messages_max: 1000,
-            bytes_max: 256 * 1024,
-        }
-    }
-}
-
 /// The numbering that the application asked for.
 #[derive(Clone, Copy)]
-enum Numbers {
+enum WantedNumbers {
     None,
     Automatic,
     Application(PublisherId),
@@ -70,10 +49,10 @@ pub struct ProducerBuilder {
     publish_timeout: Option<Duration>,
     flush_timeout: Duration,
     spread: Spread,
-    numbers: Numbers,
+    numbers: WantedNumbers,
     resend_limit: Duration,
     connector: Option<Arc<dyn Connector>>,
-    events: Events,
+    events: Option<Callback>,
 }
 
 impl ProducerBuilder {
@@ -87,15 +66,15 @@ impl ProducerBuilder {
             publish_timeout: None,
             flush_timeout: FLUSH_TIMEOUT,
             spread: Spread::default(),
-            numbers: Numbers::None,
+            numbers: WantedNumbers::None,
             resend_limit: RESEND_LIMIT,
             connector: None,
-            events: Events::default(),
+            events: None,
         }
     }
 
-    /// Adds an nsqd: an [`Address`], a socket address, or a text such as `127.0.0.1:4150`. A text that is no address is an
-    /// error of [`build`](ProducerBuilder::build).
+    /// Adds an nsqd: an [`Address`], a socket address, or a text such as `127.0.0.1:4150`. A text that is no address is
+    /// an error of [`build`](ProducerBuilder::build).
     pub fn node<A>(mut self, node: A) -> ProducerBuilder
     where
         A: TryInto<Address, Error: Into<AddressError>>,
@@ -114,8 +93,8 @@ impl ProducerBuilder {
     }
 
     /// Adds an nsqlookupd: `host:port` of its HTTP server, or a URL. All its nodes become nodes of the producer. The
-    /// first publish asks, and then a task asks at each `lookupd_poll_interval`. While the producer has no node, and after
-    /// a question that failed, the task asks after about 0.1, 0.2, 0.4 ... s.
+    /// first publish asks, and then a task asks at each `lookupd_poll_interval`. While the producer has no node, and
+    /// after a question that failed, the task asks after about 0.1, 0.2, 0.4 ... s.
     pub fn lookupd(mut self, lookupd: impl Into<String>) -> ProducerBuilder {
         self.lookupds.push(lookupd.into());
         self
@@ -149,15 +128,15 @@ impl ProducerBuilder {
         self
     }
 
-    /// Limits the time of a publish: from the call to the answer. Default `None`: an nsqd that is gone is noticed by its
-    /// silence, after `read_timeout`.
+    /// Limits the time of a publish: from the call to the answer. Default `None`: an nsqd that is gone is noticed by
+    /// its silence, after `read_timeout`.
     pub fn publish_timeout(mut self, publish_timeout: Option<Duration>) -> ProducerBuilder {
         self.publish_timeout = publish_timeout;
         self
     }
 
-    /// Limits the time that [`Producer::flush`] and [`Producer::close`] wait for nsqd's answers. Default 30 s. A producer
-    /// whose last clone is dropped waits as long in the background.
+    /// Limits the time that [`Producer::flush`] and [`Producer::close`] wait for nsqd's answers. Default 30 s. A
+    /// producer whose last clone is dropped waits as long in the background.
     pub fn flush_timeout(mut self, flush_timeout: Duration) -> ProducerBuilder {
         self.flush_timeout = flush_timeout;
         self
@@ -169,19 +148,19 @@ impl ProducerBuilder {
         self
     }
 
-    /// Numbers the messages, so that nsqd recognises those that come again. If a connection is lost before nsqd has
-    /// answered, the producer connects to the same nsqd again, and sends the messages with the same numbers. So a
+    /// Numbers the messages, so that nsqd recognises those that come again. If a connection is lost before nsqd
+    /// has answered, the producer connects to the same nsqd again, and sends the messages with the same numbers. So a
     /// publish fails with an unknown outcome only after [`resend_limit`](ProducerBuilder::resend_limit).
     ///
-    /// nsqd needs a rule `--dedup=TOPIC=publisher`. An nsqd without any such rule, and the original, get messages without
-    /// numbers: all is as without this setting. A topic without a rule, at an nsqd that has a rule for another one,
-    /// stores a message that comes again.
+    /// nsqd needs a rule `--dedup=TOPIC=publisher`. An nsqd without any such rule, and the original, get messages
+    /// without numbers: all is as without this setting. A topic without a rule, at an nsqd that has a rule for another
+    /// one, stores a message that comes again.
     ///
     /// The producer draws an id for each node. So a later run of the program has other ids, and nsqd does not recognise
-    /// messages of an earlier run: [`publisher_id`](ProducerBuilder::publisher_id) is for this. The later of both
-    /// calls counts.
+    /// messages of an earlier run: [`publisher_id`](ProducerBuilder::publisher_id) is for this. The later of both calls
+    /// counts.
     pub fn number_messages(mut self) -> ProducerBuilder {
-        self.numbers = Numbers::Automatic;
+        self.numbers = WantedNumbers::Automatic;
         self
     }
 
@@ -189,13 +168,13 @@ impl ProducerBuilder {
     /// [`publish_numbered`](Producer::publish_numbered) and the like. Messages are sent again as with
     /// [`number_messages`](ProducerBuilder::number_messages).
     pub fn publisher_id(mut self, id: PublisherId) -> ProducerBuilder {
-        self.numbers = Numbers::Application(id);
+        self.numbers = WantedNumbers::Application(id);
         self
     }
 
-    /// Sets the time for which a numbered publish with an unknown outcome waits for a new connection to its nsqd. The time begins
-    /// with the loss of the first connection. Default 30 s. With 0, such a publish fails at once, as one without a number
-    /// does.
+    /// Sets the time for which a numbered publish with an unknown outcome waits for a new connection to its nsqd. The
+    /// time begins with the loss of the first connection. Default 30 s. With 0, such a publish fails at once, as one
+    /// without a number does.
     pub fn resend_limit(mut self, resend_limit: Duration) -> ProducerBuilder {
         self.resend_limit = resend_limit;
         self
@@ -207,10 +186,10 @@ impl ProducerBuilder {
         self
     }
 
-    /// Sets what is called with each event. The callback must not block. Without a callback, and without a subscriber of
-    /// `tracing` (feature `tracing`), warnings and errors are written to standard error.
+    /// Sets what is called with each event. The callback must not block. Without a callback, and without a subscriber
+    /// of `tracing` (feature `tracing`), warnings and errors are written to standard error.
     pub fn events(mut self, events: impl Fn(Event) + Send + Sync + 'static) -> ProducerBuilder {
-        self.events = Events::to(events);
+        self.events = Some(Arc::new(events));
         self
     }
 
@@ -244,22 +223,18 @@ impl ProducerBuilder {
             .iter()
             .map(|address| Lookupd::new(address, &config))
             .collect::<Result<Vec<_>, _>>()?;
-        let connector = self.connector.unwrap_or_else(|| {
-            Arc::new(match config.local_addr {
-                Some(local) => SystemConnector::with_local_address(local),
-                None => SystemConnector::default(),
-            })
-        });
+        let connector = self.connector;
+        let connector =
+            connector.unwrap_or_else(|| SystemConnector::from_address(config.local_addr));
         let numbering = match self.numbers {
-            Numbers::None => Numbering::Off,
-            Numbers::Automatic => {
+            WantedNumbers::None => Numbering::Off,
+            WantedNumbers::Automatic => {
                 Numbering::automatic(PublisherId::random().map_err(BuildError::Randomness)?)
             }
-            Numbers::Application(id) => Numbering::Application(id),
+            WantedNumbers::Application(id) => Numbering::Application(id),
         };
         let shared = Arc::new(Shared {
-            client: Client::producer(),
-            events: self.events,
+            events: Events::new(Client::producer(), self.events),
             settings: Arc::new(settings),
             connector,
             flush_timeout: self.flush_timeout,

@@ -1,16 +1,18 @@
 //! [`Command`]: one publish, checked and ready to be encoded. [`Tail`]: the last command of an output, which further
-//! messages may join.
+//! messages may join. [`Kept`]: a numbered command, which can be written again.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use tokio::time::Instant;
 use wire::encode;
 use wire::limits::SIZE_BYTES;
 use wire::name::TopicName;
 
-use super::{Batching, PublishError};
+use super::error::PublishError;
+use crate::error::ConnectionError;
 
 /// The largest body of a command: its size is a signed 32-bit number.
 const BODY_BYTES_MAX: usize = i32::MAX as usize;
@@ -107,6 +109,27 @@ impl<'a> Command<'a> {
             (Bodies::Many(bodies), Some(number)) => {
                 encode::mpub_numbered(out, topic, number, bodies.iter());
             }
+        }
+    }
+}
+
+/// The limits for publishes that are sent together. While a connection's task is busy, publishes gather in its output.
+/// Consecutive publishes to one topic then become one MPUB. Nothing ever waits for others to come, so this costs no
+/// latency. Each publish keeps its own answer: if nsqd refuses the MPUB, its messages are sent one by one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Batching {
+    /// The most messages in one MPUB. Default 1000.
+    pub messages_max: u32,
+    /// The most bytes of bodies in one MPUB. Longer bodies are sent alone. Default 256 KiB, far below nsqd's default
+    /// `--max-body-size` of 5 MiB.
+    pub bytes_max: usize,
+}
+
+impl Default for Batching {
+    fn default() -> Batching {
+        Batching {
+            messages_max: 1000,
+            bytes_max: 256 * 1024,
         }
     }
 }
@@ -226,6 +249,106 @@ fn size(bytes: usize) -> [u8; SIZE_BYTES] {
     u32::try_from(bytes)
         .expect("the limits of a batch are far below 2 GiB")
         .to_be_bytes()
+}
+
+/// A numbered command. It is kept so that it can be written again, with the same numbers, to another connection to the
+/// same node. The bodies share the memory of those that the application gave.
+#[derive(Debug)]
+pub(crate) struct Kept {
+    topic: Box<str>,
+    /// The number of the first message.
+    number: u64,
+    bodies: Vec<Bytes>,
+    /// The deferral of a DPUB.
+    defer: Option<Duration>,
+    /// The first loss of a connection that may have sent the command, if there was one.
+    pub(crate) lost: Option<Loss>,
+}
+
+/// The loss of a connection that may have sent a command.
+#[derive(Clone, Debug)]
+pub(crate) struct Loss {
+    pub(crate) reason: Arc<ConnectionError>,
+    /// The time at which the producer abandons the command if the node has no connection.
+    pub(crate) deadline: Instant,
+}
+
+impl Kept {
+    pub(crate) fn new(command: &Command<'_>, number: u64) -> Kept {
+        let (bodies, defer) = match &command.bodies {
+            Bodies::One(body) => (vec![body.clone()], None),
+            Bodies::Deferred(defer, body) => (vec![body.clone()], Some(*defer)),
+            Bodies::Many(bodies) => (bodies.to_vec(), None),
+        };
+        Kept {
+            topic: command.topic.into(),
+            number,
+            bodies,
+            defer,
+            lost: None,
+        }
+    }
+
+    /// Adds the message of a command that joined this one.
+    pub(crate) fn join(&mut self, command: &Command<'_>) {
+        match &command.bodies {
+            Bodies::One(body) => self.bodies.push(body.clone()),
+            Bodies::Deferred(..) | Bodies::Many(_) => unreachable!("only a PUB joins a command"),
+        }
+    }
+
+    /// Returns the number of messages.
+    pub(crate) fn count(&self) -> usize {
+        self.bodies.len()
+    }
+
+    /// Returns a command for each message, with the message's own number.
+    pub(crate) fn split(self) -> impl Iterator<Item = Kept> {
+        let Kept {
+            topic,
+            number,
+            bodies,
+            defer,
+            lost,
+        } = self;
+        (number..).zip(bodies).map(move |(number, body)| Kept {
+            topic: topic.clone(),
+            number,
+            bodies: vec![body],
+            defer,
+            lost: lost.clone(),
+        })
+    }
+
+    /// States that a connection that may have sent the command is lost. Returns the time at which the producer abandons
+    /// the command, which is `deadline` after the first loss.
+    pub(crate) fn lost_until(
+        &mut self,
+        reason: &Arc<ConnectionError>,
+        deadline: Instant,
+    ) -> Instant {
+        let loss = self.lost.get_or_insert_with(|| Loss {
+            reason: Arc::clone(reason),
+            deadline,
+        });
+        loss.deadline
+    }
+
+    /// Returns the topic, and the numbers of the messages.
+    pub(crate) fn numbers(&self) -> (&str, Range<u64>) {
+        let end = self.number + self.bodies.len() as u64;
+        (&self.topic, self.number..end)
+    }
+
+    /// Appends the command to `out`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        let topic = TopicName::new(self.topic.as_bytes()).expect("the name was checked");
+        match (self.bodies.as_slice(), self.defer) {
+            ([body], Some(defer)) => encode::dpub_numbered(out, topic, defer, self.number, body),
+            ([body], None) => encode::publish_numbered(out, topic, self.number, body),
+            (bodies, _) => encode::mpub_numbered(out, topic, self.number, bodies),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,9 +11,8 @@ use tokio::sync::{Notify, watch};
 use tokio::task::AbortHandle;
 use tokio::time::sleep;
 
-use super::Producer;
 use super::error::PublishError;
-use super::inner::Inner;
+use super::{Inner, Producer};
 use crate::address::Address;
 use crate::config::without_password;
 use crate::event::Event;
@@ -125,8 +124,8 @@ impl Producer {
     }
 }
 
-/// Asks each nsqlookupd by itself, so that none waits for another one. An nsqlookupd that failed is asked again soon, and
-/// so are all of them while none of them names a node.
+/// Asks each nsqlookupd by itself, so that none waits for another one. An nsqlookupd that failed is asked again soon,
+/// and so are all of them while none of them names a node.
 async fn ask_for_ever(plan: Plan, inner: Weak<Inner>, report: watch::Sender<Progress>) {
     let source = |lookupd: &Lookupd| Source {
         lookupd: lookupd.clone(),
@@ -152,8 +151,8 @@ async fn ask_for_ever(plan: Plan, inner: Weak<Inner>, report: watch::Sender<Prog
         let is_first_round_over = sources.iter().all(|source| source.answer.is_some());
         let is_known_empty = is_empty && is_first_round_over;
         if is_known_empty && !is_emptiness_reported {
-            let client = inner.shared.client.clone();
-            inner.shared.events.emit(Event::NoNode { client });
+            let events = &inner.shared.events;
+            events.emit(|client| Event::NoNode { client });
         }
         is_emptiness_reported = is_known_empty;
         drop(inner);
@@ -187,13 +186,13 @@ async fn ask(index: usize, lookupd: Lookupd, delay: Duration, emptied: &Notify) 
 impl Source {
     /// Keeps the answer, and reports what is wrong with it.
     fn take(&mut self, inner: &Inner, answer: Answer) {
-        let (client, events) = (inner.shared.client.clone(), &inner.shared.events);
+        let events = &inner.shared.events;
         self.answer = Some(match answer {
             Ok((nodes, further)) => {
                 let valid: Vec<Address> = nodes.iter().filter_map(Address::of_node).collect();
                 let ignored = nodes.len() + further - valid.len();
                 if ignored > 0 {
-                    events.emit(Event::NodesIgnored {
+                    events.emit(|client| Event::NodesIgnored {
                         client,
                         lookupd: without_password(self.lookupd.address()).into_owned(),
                         ignored,
@@ -203,7 +202,7 @@ impl Source {
             }
             Err(error) => {
                 let error = Arc::new(error);
-                events.emit(Event::DiscoveryFailed {
+                events.emit(|client| Event::DiscoveryFailed {
                     client,
                     error: Arc::clone(&error),
                 });
@@ -220,8 +219,9 @@ impl Source {
     }
 }
 
-/// Adds new nodes. Removes the nodes that nobody names any more, if all nsqlookupds have answered. While no node is named at
-/// all, nodes with a connection stay: an nsqlookupd that has just started knows no nsqd. Returns true if a node is named.
+/// Adds new nodes. Removes the nodes that nobody names any more, if all nsqlookupds have answered. While no node is
+/// named at all, nodes with a connection stay: an nsqlookupd that has just started knows no nsqd. Returns true if a
+/// node is named.
 fn apply(inner: &Inner, fixed: &[Address], sources: &[Source]) -> bool {
     let answers = sources.iter().map(|source| source.answer.as_ref());
     let is_complete = answers.clone().all(|answer| matches!(answer, Some(Ok(_))));
@@ -233,9 +233,7 @@ fn apply(inner: &Inner, fixed: &[Address], sources: &[Source]) -> bool {
             || fixed.contains(&node.address)
             || (named.is_empty() && node.is_connected())
     });
-    for node in removed {
-        node.retire();
-    }
+    removed.iter().for_each(|node| node.retire());
     !named.is_empty()
 }
 

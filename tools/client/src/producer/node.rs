@@ -1,31 +1,47 @@
-//! [`Node`]: one nsqd of a producer, and the connection to it, which is made when a publish needs one.
+//! [`Node`]: one nsqd of a producer. [`NodeTask`]: makes the connection to it when a publish needs one, and runs it.
+//! While publishes have to be sent again, the task makes further ones.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
+use tokio::time::sleep;
 
-use super::inner::Shared;
-use super::numbering::Counters;
-use super::open::{Numbers, Open};
-use super::serving::Serving;
-use super::session::Session;
+use super::numbering::{Counters, Numbering};
+use super::session::{ProducerConnection, Session};
+use super::unconfirmed::{Account, Unconfirmed};
 use crate::address::Address;
-use crate::core::{Negotiated, Settings};
-use crate::error::ConnectionError;
-use crate::event::Event;
+use crate::connection::{Batch, Connection, Negotiated, Recipient, Settings};
+use crate::connector::Connector;
+use crate::error::{ConnectionError, ErrorFrame};
+use crate::event::{Client, Event, Events};
+
+/// The parts of a producer that its nodes need.
+pub(crate) struct Shared {
+    pub(crate) events: Events,
+    pub(crate) settings: Arc<Settings>,
+    pub(crate) connector: Arc<dyn Connector>,
+    /// The longest wait for the answers of a connection that is to end.
+    pub(crate) flush_timeout: Duration,
+    pub(crate) numbering: Numbering,
+    /// The time for which a numbered publish with an unknown outcome waits for a new connection.
+    pub(crate) resend_limit: Duration,
+    /// The publishes that no session has, and that nsqd has not confirmed.
+    pub(crate) unconfirmed: Arc<Unconfirmed>,
+}
 
 /// One nsqd.
 pub(crate) struct Node {
     pub(crate) address: Address,
-    pub(crate) shared: Arc<Shared>,
+    shared: Arc<Shared>,
     /// The settings of the connections. With numbers, they have the id of the publisher.
-    pub(crate) settings: Arc<Settings>,
+    settings: Arc<Settings>,
     /// The next numbers.
-    pub(crate) counters: Arc<Mutex<Counters>>,
+    counters: Arc<Mutex<Counters>>,
     /// Notified when a publish needs the connection that a task waits to make.
-    pub(crate) wanted: Notify,
+    wanted: Notify,
     /// Held by a message of a refused command while it is sent alone. So no other such message lies behind it when nsqd
     /// refuses it and closes the connection.
     pub(crate) sent_alone: Arc<tokio::sync::Mutex<()>>,
@@ -42,16 +58,27 @@ enum State {
     Connecting {
         session: Arc<Session>,
         waiting: Vec<oneshot::Sender<Connected>>,
+        /// True while the task waits before it makes a connection, because the last attempt failed and publishes have
+        /// to be sent again. Nobody waits for the connection then.
+        is_paused: bool,
     },
-    /// A task waits before it makes one, because the last attempt failed and publishes have to be sent again.
-    Paused(Arc<Session>),
-    Open(Arc<Open>),
+    Open(Arc<ProducerConnection>),
     /// The producer is closed, or does not use the node any more.
     Retired,
 }
 
+impl State {
+    fn connecting(session: &Arc<Session>, waiting: Vec<oneshot::Sender<Connected>>) -> State {
+        State::Connecting {
+            session: Arc::clone(session),
+            waiting,
+            is_paused: false,
+        }
+    }
+}
+
 /// The result of connecting.
-type Connected = Result<Arc<Open>, Arc<ConnectionError>>;
+type Connected = Result<Arc<ProducerConnection>, Arc<ConnectionError>>;
 
 impl Node {
     pub(crate) fn new(address: Address, shared: Arc<Shared>) -> Node {
@@ -71,55 +98,42 @@ impl Node {
         }
     }
 
-    /// Returns the numbers of the commands of a connection that has negotiated this.
-    pub(crate) fn numbers(&self, negotiated: &Negotiated) -> Numbers {
-        let numbering = &self.shared.numbering;
-        if negotiated.publisher_id && numbering.is_automatic() {
-            Numbers::Counted
-        } else if negotiated.publisher_id && numbering.is_by_application() {
-            Numbers::Given
-        } else {
-            Numbers::None
-        }
+    fn emit(&self, event: impl FnOnce(Client, Address) -> Event) {
+        let events = &self.shared.events;
+        events.emit(|client| event(client, self.address.clone()));
     }
 
     /// Returns the open connection, or makes one. Callers at the same time share one attempt, which goes on when a
     /// caller goes away.
     pub(crate) async fn connection(self: &Arc<Node>) -> Connected {
         let (done, connecting) = oneshot::channel();
-        let serving = {
+        let task = {
             let mut state = self.state.lock();
             match &mut *state {
-                State::Open(open) => return Ok(Arc::clone(open)),
+                State::Open(connection) => return Ok(Arc::clone(connection)),
                 State::Retired => return Err(Arc::new(ConnectionError::Stopped)),
-                State::Connecting { waiting, .. } => {
+                State::Connecting {
+                    waiting, is_paused, ..
+                } => {
                     waiting.push(done);
-                    None
-                }
-                State::Paused(session) => {
-                    *state = State::Connecting {
-                        session: Arc::clone(session),
-                        waiting: vec![done],
-                    };
-                    self.wanted.notify_one();
+                    if std::mem::take(is_paused) {
+                        self.wanted.notify_one();
+                    }
                     None
                 }
                 State::None => {
-                    let serving = Serving::new(Arc::clone(self));
+                    let task = NodeTask::new(Arc::clone(self));
                     let mut sessions = self.sessions.lock();
                     sessions.retain(|session| session.strong_count() > 0);
-                    sessions.push(Arc::downgrade(serving.session()));
-                    *state = State::Connecting {
-                        session: Arc::clone(serving.session()),
-                        waiting: vec![done],
-                    };
-                    Some(serving)
+                    sessions.push(Arc::downgrade(&task.session));
+                    *state = State::connecting(&task.session, vec![done]);
+                    Some(task)
                 }
             }
         };
-        if let Some(serving) = serving {
+        if let Some(task) = task {
             // Without the lock: a runtime that is being shut down drops the task here.
-            tokio::spawn(serving.run());
+            tokio::spawn(task.run());
         }
         // The sender is dropped when the runtime is shut down, or when the node is retired.
         let stopped = |_| Err(Arc::new(ConnectionError::Stopped));
@@ -130,154 +144,356 @@ impl Node {
     pub(crate) fn is_connected(&self) -> bool {
         matches!(
             &*self.state.lock(),
-            State::Open(_) | State::Connecting { .. }
+            State::Open(_)
+                | State::Connecting {
+                    is_paused: false,
+                    ..
+                }
         )
     }
 
-    /// States that `open` is the connection.
-    pub(crate) fn succeed(&self, open: &Arc<Open>, negotiated: &Negotiated) {
-        self.shared.events.emit(Event::Connected {
-            client: self.shared.client.clone(),
-            node: self.address.clone(),
+    /// States that `connection` is the connection.
+    pub(crate) fn succeed(&self, connection: &Arc<ProducerConnection>, negotiated: &Negotiated) {
+        self.emit(|client, node| Event::Connected {
+            client,
+            node,
             negotiated: Arc::new(negotiated.clone()),
         });
         let mut state = self.state.lock();
-        let waiting = match &mut *state {
-            State::Connecting { waiting, .. } => std::mem::take(waiting),
-            State::Paused(_) => Vec::new(),
+        let State::Connecting { waiting, .. } = &mut *state else {
             // The node was retired while the connection was being made. Publishes that are sent again still have their
             // answers.
-            _ => {
-                drop(state);
-                if !open.session().is_busy() {
-                    open.close();
-                }
-                return;
+            drop(state);
+            if !connection.session().is_busy() {
+                connection.close();
             }
+            return;
         };
-        *state = State::Open(Arc::clone(open));
+        let waiting = std::mem::take(waiting);
+        *state = State::Open(Arc::clone(connection));
         drop(state);
         for waiter in waiting {
             // Callers that went away need no connection.
-            let _ = waiter.send(Ok(Arc::clone(open)));
+            let _ = waiter.send(Ok(Arc::clone(connection)));
         }
     }
 
     /// States that no connection could be made. The next attempt follows after `retry_in`, if there is one.
-    pub(crate) fn fail(
-        &self,
-        session: &Arc<Session>,
-        error: ConnectionError,
-        retry_in: Option<Duration>,
-    ) {
+    fn fail(&self, error: ConnectionError, retry_in: Option<Duration>) {
         let error = Arc::new(error);
-        self.shared.events.emit(Event::ConnectFailed {
-            client: self.shared.client.clone(),
-            node: self.address.clone(),
+        self.emit(|client, node| Event::ConnectFailed {
+            client,
+            node,
             error: Arc::clone(&error),
             retry_in,
         });
-        let next = match retry_in {
-            Some(_) => State::Paused(Arc::clone(session)),
-            None => State::None,
+        let mut state = self.state.lock();
+        let State::Connecting {
+            waiting, is_paused, ..
+        } = &mut *state
+        else {
+            return;
         };
-        if let State::Connecting { waiting, .. } = self.replace(next) {
-            for waiter in waiting {
-                // Callers that went away need no error.
-                let _ = waiter.send(Err(Arc::clone(&error)));
-            }
+        let waiting = std::mem::take(waiting);
+        match retry_in {
+            Some(_) => *is_paused = true,
+            None => *state = State::None,
+        }
+        drop(state);
+        for waiter in waiting {
+            // Callers that went away need no error.
+            let _ = waiter.send(Err(Arc::clone(&error)));
         }
     }
 
-    /// Reports the end of a connection.
-    pub(crate) fn end(&self, error: Option<Arc<ConnectionError>>) {
-        self.shared.events.emit(Event::Disconnected {
-            client: self.shared.client.clone(),
-            node: self.address.clone(),
-            error,
-        });
+    /// Uses `connection` no more: the next publish makes a new connection.
+    fn leave(&self, connection: &Arc<ProducerConnection>) {
+        self.leave_for(connection, State::None);
     }
 
-    /// Uses `open` no more: the next publish makes a new connection.
-    pub(crate) fn leave(&self, open: &Arc<Open>) {
-        let mut state = self.state.lock();
-        if matches!(&*state, State::Open(present) if Arc::ptr_eq(present, open)) {
-            *state = State::None;
-        }
+    /// Uses `connection` no more: its task makes the next connection, and the next publishes wait for this one.
+    fn await_next(&self, connection: &Arc<ProducerConnection>) {
+        let next = State::connecting(connection.session(), Vec::new());
+        self.leave_for(connection, next);
     }
 
-    /// Uses `open` no more: its task makes the next connection, and the next publishes wait for this one.
-    pub(crate) fn await_next(&self, open: &Arc<Open>) {
+    fn leave_for(&self, connection: &Arc<ProducerConnection>, next: State) {
         let mut state = self.state.lock();
-        if matches!(&*state, State::Open(present) if Arc::ptr_eq(present, open)) {
-            *state = State::Connecting {
-                session: Arc::clone(open.session()),
-                waiting: Vec::new(),
-            };
+        if matches!(&*state, State::Open(present) if Arc::ptr_eq(present, connection)) {
+            *state = next;
         }
     }
 
     /// Waits before the next attempt, unless publishes wait for the connection. Returns false if some do.
-    pub(crate) fn pause(&self) -> bool {
-        let mut state = self.state.lock();
-        match &mut *state {
-            State::Connecting { waiting, .. } if !waiting.is_empty() => return false,
-            State::Connecting { session, .. } => *state = State::Paused(Arc::clone(session)),
-            _ => {}
+    fn pause(&self) -> bool {
+        match &mut *self.state.lock() {
+            State::Connecting {
+                waiting, is_paused, ..
+            } => {
+                *is_paused = waiting.is_empty();
+                *is_paused
+            }
+            _ => true,
         }
-        true
     }
 
     /// Ends a pause.
-    pub(crate) fn go_on(&self) {
-        let mut state = self.state.lock();
-        if let State::Paused(session) = &*state {
-            *state = State::Connecting {
-                session: Arc::clone(session),
-                waiting: Vec::new(),
-            };
+    fn go_on(&self) {
+        if let State::Connecting { is_paused, .. } = &mut *self.state.lock() {
+            *is_paused = false;
         }
     }
 
     /// Leaves the node without a connection, unless publishes wait for one. Returns false if some do.
-    pub(crate) fn release(&self) -> bool {
+    fn release(&self) -> bool {
         let mut state = self.state.lock();
         match &*state {
             State::Connecting { waiting, .. } if !waiting.is_empty() => return false,
-            State::Connecting { .. } | State::Paused(_) => *state = State::None,
+            State::Connecting { .. } => *state = State::None,
             State::None | State::Open(_) | State::Retired => {}
         }
         true
     }
 
-    /// Leaves the node without a connection.
-    pub(crate) fn forget(&self) {
-        drop(self.replace(State::None));
-    }
-
-    /// Changes the state, unless the node is retired. Returns the state before.
-    fn replace(&self, next: State) -> State {
+    /// Leaves the node without a connection. Those who wait for one are told.
+    fn forget(&self) {
         let mut state = self.state.lock();
-        let next = match *state {
-            State::Retired => State::Retired,
-            _ => next,
-        };
-        std::mem::replace(&mut state, next)
+        if !matches!(*state, State::Retired) {
+            let before = std::mem::replace(&mut *state, State::None);
+            drop(state);
+            drop(before);
+        }
     }
 
     /// Ends the connection when nothing is pending, and makes no further one, unless publishes have to be sent again.
     pub(crate) fn retire(&self) {
         let before = std::mem::replace(&mut *self.state.lock(), State::Retired);
         match before {
-            State::Open(open) => open.session().retire(),
-            State::Connecting { session, .. } | State::Paused(session) => session.retire(),
+            State::Open(connection) => connection.session().retire(),
+            State::Connecting { session, .. } => session.retire(),
             State::None | State::Retired => {}
         }
     }
 
-    /// Returns the tasks that may have publishes without an answer.
-    pub(crate) fn connections(&self) -> Vec<Arc<Session>> {
+    /// Returns the publishes of the tasks that may have some without an answer.
+    pub(crate) fn sessions(&self) -> Vec<Arc<Session>> {
         let sessions = self.sessions.lock();
         sessions.iter().filter_map(Weak::upgrade).collect()
+    }
+}
+
+/// The first pause before a further connection. It doubles with each connection that brings no answer.
+const PAUSE_MIN: Duration = Duration::from_millis(20);
+/// The longest pause before a further connection.
+const PAUSE_MAX: Duration = Duration::from_secs(1);
+
+/// The task of a node. Its end gives every publish that waits an answer, also when the runtime drops the task: the
+/// publishes may wait in another runtime.
+struct NodeTask {
+    node: Arc<Node>,
+    session: Arc<Session>,
+    /// True while publishes may wait for a connection of this task.
+    is_connecting: bool,
+    /// The connection, once it is open and until its publishes have their answers, and who is told of its end.
+    open: Option<(Arc<ProducerConnection>, EndSender)>,
+    /// Dropped when the task is over.
+    _over: watch::Sender<()>,
+}
+
+/// Gets the reason why a connection is over.
+type EndSender = watch::Sender<Option<Arc<ConnectionError>>>;
+
+impl NodeTask {
+    fn new(node: Arc<Node>) -> NodeTask {
+        let (end, over) = watch::channel(());
+        let account = Account {
+            unconfirmed: Arc::clone(&node.shared.unconfirmed),
+            node: node.address.clone(),
+        };
+        let (counters, resend_limit) = (Arc::clone(&node.counters), node.shared.resend_limit);
+        NodeTask {
+            session: Arc::new(Session::new(account, counters, resend_limit, over)),
+            node,
+            is_connecting: true,
+            open: None,
+            _over: end,
+        }
+    }
+
+    /// Makes connections and runs them, until no publish has to be sent again, or the session is overdue.
+    async fn run(mut self) {
+        let (session, limit) = (Arc::clone(&self.session), self.node.shared.flush_timeout);
+        tokio::select! {
+            () = self.serve() => return,
+            () = session.overdue(limit) => {}
+        }
+        session.give_up(limit);
+        self.end_connection(Some(session.reason()));
+    }
+
+    async fn serve(&mut self) {
+        let mut pause = PAUSE_MIN;
+        loop {
+            let before = self.session.answered();
+            let goes_on = match self.connect().await {
+                Ok(connection) => self.converse(connection).await,
+                Err(error) => {
+                    let is_busy = self.session.is_busy();
+                    self.node.fail(error, is_busy.then_some(pause));
+                    is_busy
+                }
+            };
+            if goes_on && self.session.answered() > before {
+                pause = PAUSE_MIN;
+            } else if goes_on {
+                // The connection brought nothing. An nsqd that ends each connection is not asked without a pause.
+                self.wait(&mut pause).await;
+            }
+            if !goes_on || !self.session.is_busy() && self.node.release() {
+                self.is_connecting = false;
+                return;
+            }
+        }
+    }
+
+    /// Makes a connection. Meanwhile, publishes are given up whose time is over.
+    async fn connect(&self) -> Result<Connection, ConnectionError> {
+        let Node {
+            address,
+            shared,
+            settings,
+            ..
+        } = &*self.node;
+        self.node
+            .emit(|client, node| Event::Connecting { client, node });
+        let expiring = async {
+            self.session.expire().await;
+            std::future::pending::<()>().await;
+        };
+        tokio::select! {
+            opened = Connection::open(&*shared.connector, address, Arc::clone(settings)) => opened,
+            () = expiring => unreachable!("it never ends"),
+        }
+    }
+
+    /// Runs a connection to its end. Returns true if the task makes another one.
+    async fn converse(&mut self, connection: Connection) -> bool {
+        let node = Arc::clone(&self.node);
+        let (end, over) = watch::channel(None);
+        let negotiated = connection.negotiated().clone();
+        let numbers = node.shared.numbering.numbers(negotiated.publisher_id);
+        let (session, outbox) = (Arc::clone(&self.session), connection.outbox());
+        let open = Arc::new(ProducerConnection::new(session, outbox, numbers, over));
+        self.open = Some((Arc::clone(&open), end));
+        node.succeed(&open, &negotiated);
+        self.is_connecting = false;
+        let mut recipient = Confirmations {
+            node: &node,
+            connection: &open,
+        };
+        let error = connection.run(&mut recipient).await;
+        self.end_connection(error.map(Arc::new));
+        open.is_numbered() && (self.session.is_busy() || !node.release())
+    }
+
+    /// Waits before the next connection, unless a publish needs one. Doubles the pause for the next time.
+    async fn wait(&self, pause: &mut Duration) {
+        // Producers that lost the same nsqd do not come back at the same moment.
+        let jittered = pause.mul_f64(0.75 + 0.5 * fastrand::f64());
+        *pause = (*pause * 2).min(PAUSE_MAX);
+        if self.node.pause() {
+            tokio::select! {
+                () = sleep(jittered) => {}
+                () = self.node.wanted.notified() => {}
+                () = self.session.expire() => {}
+            }
+        }
+        self.node.go_on();
+    }
+
+    /// Ends the open connection, if there is one, and reports its end.
+    fn end_connection(&mut self, error: Option<Arc<ConnectionError>>) {
+        let Some((connection, _)) = &self.open else {
+            return;
+        };
+        if connection.is_numbered() {
+            self.is_connecting = true;
+            self.node.await_next(connection);
+        }
+        let end = self.lose_connection(error.clone());
+        self.node.emit(|client, node| Event::Disconnected {
+            client,
+            node,
+            error,
+        });
+        drop(end);
+    }
+
+    /// Ends the publishes of a connection that is over, or keeps them. Returns the sender of its end.
+    fn lose_connection(&mut self, error: Option<Arc<ConnectionError>>) -> Option<EndSender> {
+        let (connection, end) = self.open.take()?;
+        self.node.leave(&connection);
+        let reason = error.unwrap_or_else(|| Arc::new(ConnectionError::Stopped));
+        connection.lose(&reason);
+        Some(end)
+    }
+}
+
+impl Drop for NodeTask {
+    fn drop(&mut self) {
+        if self.is_connecting {
+            // The callers that wait are told that there is no connection. The next publish makes one.
+            self.node.forget();
+        }
+        drop(self.lose_connection(None));
+        self.session.end(&Arc::new(ConnectionError::Stopped));
+    }
+}
+
+/// The side of a connection that nsqd answers to.
+struct Confirmations<'a> {
+    node: &'a Node,
+    connection: &'a Arc<ProducerConnection>,
+}
+
+impl Recipient for Confirmations<'_> {
+    fn messages(&mut self, _batch: Batch) -> Result<(), ConnectionError> {
+        Err(ConnectionError::Unexpected("a message".to_owned()))
+    }
+
+    fn response(&mut self, data: Bytes) -> Result<(), ConnectionError> {
+        if data == "OK" && self.connection.session().answer(None) {
+            return Ok(());
+        }
+        let text = String::from_utf8_lossy(&data).into_owned();
+        Err(ConnectionError::Unexpected(text))
+    }
+
+    fn error(&mut self, error: ErrorFrame) -> Result<(), ConnectionError> {
+        self.node.emit(|client, node| Event::ErrorFrame {
+            client,
+            node,
+            error: error.clone(),
+        });
+        let session = self.connection.session();
+        // nsqd closes the connection. A publish that were sent now would have an unknown outcome. With numbers, the
+        // publishes behind this one are sent again before newer ones, so the next connection waits for the end of this
+        // one.
+        let is_waited_for = error.is_fatal() && self.connection.is_numbered();
+        if is_waited_for {
+            self.node.await_next(self.connection);
+        } else if error.is_fatal() {
+            self.node.leave(self.connection);
+            session.retire();
+        }
+        if !session.answer(Some(&error)) {
+            return Err(ConnectionError::Unexpected(error.text().to_owned()));
+        }
+        // The publishes behind this one need not wait for nsqd to close the connection.
+        if is_waited_for || session.has_refused() && session.is_busy() {
+            Err(ConnectionError::Closed)
+        } else {
+            Ok(())
+        }
     }
 }

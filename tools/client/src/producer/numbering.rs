@@ -39,14 +39,13 @@ impl Numbering {
         }
     }
 
-    /// Returns true when the producer numbers the messages.
-    pub(crate) fn is_automatic(&self) -> bool {
-        matches!(self, Numbering::Automatic(_))
-    }
-
-    /// Returns true when the application numbers the messages.
-    pub(crate) fn is_by_application(&self) -> bool {
-        matches!(self, Numbering::Application(_))
+    /// Returns the numbers of the commands over a connection whose nsqd takes numbers, or takes none.
+    pub(crate) fn numbers(&self, is_taking: bool) -> Numbers {
+        match self {
+            Numbering::Automatic(_) if is_taking => Numbers::Counted,
+            Numbering::Application(_) if is_taking => Numbers::Given,
+            _ => Numbers::None,
+        }
     }
 
     /// Checks that a publish of `count` messages has a number if it needs one.
@@ -64,6 +63,17 @@ impl Numbering {
             (Numbering::Off | Numbering::Automatic(_), None) => Ok(()),
         }
     }
+}
+
+/// The numbers of the commands of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numbers {
+    /// The commands have no numbers: nobody numbers the messages, or nsqd takes none.
+    None,
+    /// The numbers are the next ones of the node.
+    Counted,
+    /// The numbers are those of the application.
+    Given,
 }
 
 /// The reason why a publish has a wrong number. The message was not sent.
@@ -144,8 +154,8 @@ impl Counters {
         self.recent.insert(topic.into(), next + count);
     }
 
-    /// States that `numbers` of a topic were not sent. They are used again if no higher number is in use. Call this for the
-    /// highest numbers first.
+    /// States that `numbers` of a topic were not sent. They are used again if no higher number is in use. Call this for
+    /// the highest numbers first.
     pub(crate) fn give_back(&mut self, topic: &str, numbers: Range<u64>) {
         let recent = self.recent.get_mut(topic);
         if let Some(next) = recent.or_else(|| self.older.get_mut(topic))

@@ -11,18 +11,16 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokio::sync::oneshot;
+use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tokio::time::Instant;
 
-use super::command::Command;
-use super::entry::{Answer, Entry, Waiter};
+use super::command::{Command, Kept, Loss};
 use super::error::{
     is_about_input, is_about_messages, is_cut_off, is_declined, is_leaving, may_pass_alone,
 };
-use super::kept::{Kept, Loss};
-use super::unconfirmed::Account;
+use super::unconfirmed::{Account, Returning};
+use crate::connection::Position;
 use crate::error::{ConnectionError, ErrorFrame};
-use crate::outbox::Position;
 
 /// The commands without an answer, oldest first.
 #[derive(Debug)]
@@ -155,19 +153,28 @@ impl Pending {
     /// Answers the publishes of a command that nsqd refused.
     fn refuse(&mut self, entry: Entry, error: &ErrorFrame) {
         let reason = Arc::new(ConnectionError::Refused(error.clone()));
-        let account = self.account.clone();
-        let serial = entry.serial;
-        let unconfirmed = if entry.first_loss().is_some() {
-            entry.finish(|| Answer::ResendRefused(error.clone(), account.begin(&reason)))
+        if entry.first_loss().is_some() {
+            self.give_back(entry, &reason, || Cause::ResendRefused(error.clone()));
         } else if is_declined(error) {
-            entry.finish(|| Answer::Declined(error.clone(), account.begin(&reason)))
+            self.give_back(entry, &reason, || Cause::Declined(error.clone()));
         } else if entry.publishes() > 1 && may_pass_alone(error) {
-            entry.finish(|| Answer::Alone(account.begin(&reason)))
+            self.give_back(entry, &reason, || Cause::Alone);
         } else {
             entry.finish(|| Answer::Refused(error.clone()));
-            0
-        };
-        self.count_unconfirmed(serial, unconfirmed, &reason);
+        }
+    }
+
+    /// Gives each publish of a command back to its caller, without a confirmation.
+    fn give_back(
+        &mut self,
+        entry: Entry,
+        reason: &Arc<ConnectionError>,
+        cause: impl Fn() -> Cause,
+    ) {
+        let serial = entry.serial;
+        let returned = || Answer::Returned(cause(), self.account.begin(reason));
+        let callers = entry.finish(returned);
+        self.count_unconfirmed(serial, callers, reason);
     }
 
     /// Splits the oldest command, which came again and was refused: nsqd refuses a batch as a whole. Over the next
@@ -197,8 +204,8 @@ impl Pending {
         self.end_flushes();
     }
 
-    /// Returns the number of publishes that have left this list without a confirmation and without a final refusal. Those
-    /// whose callers had gone away do not count.
+    /// Returns the number of publishes that have left this list without a confirmation and without a final refusal.
+    /// Those whose callers had gone away do not count.
     pub(crate) fn unconfirmed(&self) -> usize {
         self.unconfirmed
     }
@@ -221,8 +228,8 @@ impl Pending {
         }
     }
 
-    /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd. nsqd has
-    /// skipped all of them if it refused one before. With `keep`, the numbered ones among these stay until `keep`.
+    /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd. nsqd
+    /// has skipped all of them if it refused one before. With `keep`, the numbered ones among these stay until `keep`.
     /// `give_back` gets the topic and the numbers of each command that was never sent, the newest one first.
     pub(crate) fn lose(
         &mut self,
@@ -246,32 +253,29 @@ impl Pending {
                 give_back(topic, numbers);
             }
         }
-        let account = self.account.clone();
-        let lost = || Answer::Lost(Arc::clone(error), account.begin(error));
+        let lost = || Cause::Lost(Arc::clone(error));
         let mut staying = VecDeque::new();
         while let Some(mut entry) = self.entries.pop_front() {
-            let serial = entry.serial;
-            if has_refused && (never_sent(&entry) || entry.kept.is_none()) {
-                // Their callers send them again, if they are still there. A flush cannot wait for that.
-                let callers = entry.finish(|| Answer::Skipped(account.begin(error)));
-                self.count_unconfirmed(serial, callers, error);
-            } else if never_sent(&entry) {
-                let not_sent = || Answer::NotSent(Arc::clone(error), account.begin(error));
-                self.count_unconfirmed(serial, entry.finish(not_sent), error);
-            } else if let (Some(kept), Some(deadline)) = (&mut entry.kept, keep) {
-                let loss = kept.lost.get_or_insert_with(|| Loss {
-                    reason: Arc::clone(error),
-                    deadline,
+            if never_sent(&entry) || has_refused && entry.kept.is_none() {
+                // Behind a refused command, the callers send them again, if they are still there. A flush cannot wait
+                // for that.
+                self.give_back(entry, error, || {
+                    if has_refused {
+                        Cause::Skipped
+                    } else {
+                        Cause::NotSent(Arc::clone(error))
+                    }
                 });
-                if loss.deadline > now {
-                    let (finished, entry) = entry.finish_unless_resent(lost);
-                    self.count_unconfirmed(serial, finished, error);
-                    staying.extend(entry);
-                } else {
-                    self.count_unconfirmed(serial, entry.finish(lost), error);
-                }
+            } else if let (Some(kept), Some(deadline)) = (&mut entry.kept, keep)
+                && kept.lost_until(error, deadline) > now
+            {
+                let serial = entry.serial;
+                let returned = || Answer::Returned(lost(), self.account.begin(error));
+                let (callers, entry) = entry.finish_unless_resent(returned);
+                self.count_unconfirmed(serial, callers, error);
+                staying.extend(entry);
             } else {
-                self.count_unconfirmed(serial, entry.finish(lost), error);
+                self.give_back(entry, error, lost);
             }
             if staying.is_empty() {
                 self.end_flushes();
@@ -318,10 +322,7 @@ impl Pending {
             .first_loss()
             .expect("only lost commands are abandoned");
         let reason = Arc::clone(&loss.reason);
-        let lost = || Answer::Lost(Arc::clone(&reason), self.account.begin(&reason));
-        let serial = entry.serial;
-        let callers = entry.finish(lost);
-        self.count_unconfirmed(serial, callers, &reason);
+        self.give_back(entry, &reason, || Cause::Lost(Arc::clone(&reason)));
         self.end_flushes();
     }
 
@@ -344,8 +345,8 @@ impl Pending {
         Some(Flushing { id, flushed })
     }
 
-    /// Ends a flush whose time is over. Returns the number of the publishes before it that have no answer, and of those that
-    /// have left the list without a confirmation. `None` means that the flush has ended in the meantime.
+    /// Ends a flush whose time is over. Returns the number of the publishes before it that have no answer, and of those
+    /// that have left the list without a confirmation. `None` means that the flush has ended in the meantime.
     pub(crate) fn give_up_flush(&mut self, flushing: &Flushing) -> Option<usize> {
         let mut flushes = self.flushes.iter();
         let place = flushes.position(|flush| flush.id == flushing.id)?;
@@ -379,6 +380,130 @@ impl Pending {
             // A caller that has gone away waits no more.
             let _ = done.send(unconfirmed);
         }
+    }
+}
+
+/// The result of one publish.
+#[derive(Debug)]
+pub(crate) enum Answer {
+    /// nsqd has the messages.
+    Stored,
+    /// nsqd refused the command.
+    Refused(ErrorFrame),
+    /// nsqd has not confirmed the publish, and has not refused it for good.
+    Returned(Cause, Returning),
+}
+
+/// The cause for which a publish returns to its caller.
+#[derive(Debug)]
+pub(crate) enum Cause {
+    /// nsqd exits or is drained, or read only a part of the command.
+    Declined(ErrorFrame),
+    /// nsqd refused the command, which had messages of other publishes too. nsqd may take this publish alone.
+    Alone,
+    /// nsqd refused the command when it came again. It may have stored the messages when they came first.
+    ResendRefused(ErrorFrame),
+    /// The connection was lost before the command left.
+    NotSent(Arc<ConnectionError>),
+    /// nsqd refused a command before this one, and carried out nothing behind it.
+    Skipped,
+    /// The connection was lost, and nsqd may have received the command.
+    Lost(Arc<ConnectionError>),
+}
+
+/// The answer to a publish when it comes, and the permit of the publish.
+pub(crate) type Answering = oneshot::Receiver<(Answer, OwnedSemaphorePermit)>;
+
+/// One publish that waits for its answer. A waiter that nobody listens to is answered like the others.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) answer: oneshot::Sender<(Answer, OwnedSemaphorePermit)>,
+    /// The permit of the publish. It is in use until nsqd answers, even if the caller has gone away.
+    pub(crate) permit: OwnedSemaphorePermit,
+    /// True when the publish waits until its numbered command was sent again.
+    pub(crate) is_resent: bool,
+}
+
+impl Waiter {
+    /// Returns false if the caller has gone away. It needs no answer, and its permit comes back with the message.
+    fn finish(self, answer: Answer) -> bool {
+        self.answer.send((answer, self.permit)).is_ok()
+    }
+}
+
+/// One command that waits for its answer.
+#[derive(Debug)]
+struct Entry {
+    /// The place of the command among all commands of this list, counted from 0.
+    serial: u64,
+    /// The command's place in the output of the connection, in bytes.
+    place: Range<u64>,
+    first: Waiter,
+    /// The publishes whose messages joined this command.
+    others: Vec<Waiter>,
+    /// The command, if it is numbered.
+    kept: Option<Box<Kept>>,
+}
+
+impl Entry {
+    /// Returns the number of publishes.
+    fn publishes(&self) -> usize {
+        1 + self.others.len()
+    }
+
+    /// Returns the loss of the connection that may have sent the command first.
+    fn first_loss(&self) -> Option<&Loss> {
+        self.kept.as_ref()?.lost.as_ref()
+    }
+
+    /// Gives each publish of the command its answer. Returns the number of callers that are still there.
+    fn finish(self, answer: impl Fn() -> Answer) -> usize {
+        let waiters = std::iter::once(self.first).chain(self.others);
+        waiters
+            .map(|waiter| usize::from(waiter.finish(answer())))
+            .sum()
+    }
+
+    /// Returns true if the command has the message of each of its publishes, and of no other.
+    fn can_split(&self) -> bool {
+        let messages = self.kept.as_ref().map(|kept| kept.count());
+        self.publishes() > 1 && messages == Some(self.publishes())
+    }
+
+    /// Returns a command for each publish of a command that [can be split](Entry::can_split).
+    fn split(self) -> impl DoubleEndedIterator<Item = Entry> {
+        let kept = self.kept.expect("only numbered commands are split");
+        let waiters = std::iter::once(self.first).chain(self.others);
+        let single = kept.split().zip(waiters).map(|(kept, first)| Entry {
+            serial: self.serial,
+            // The command is written to the next connection.
+            place: self.place.clone(),
+            first,
+            others: Vec::new(),
+            kept: Some(Box::new(kept)),
+        });
+        single.collect::<Vec<Entry>>().into_iter()
+    }
+
+    /// Answers the publishes whose command is not sent again. Returns the number of their callers that are still there,
+    /// and the entry if other publishes are left.
+    fn finish_unless_resent(self, answer: impl Fn() -> Answer) -> (usize, Option<Entry>) {
+        let waiters = std::iter::once(self.first).chain(self.others);
+        let (resent, others): (Vec<Waiter>, Vec<Waiter>) =
+            waiters.partition(|waiter| waiter.is_resent);
+        let told = others.into_iter();
+        let count = told
+            .map(|waiter| usize::from(waiter.finish(answer())))
+            .sum();
+        let mut resent = resent.into_iter();
+        let entry = resent.next().map(|first| Entry {
+            serial: self.serial,
+            place: self.place,
+            first,
+            others: resent.collect(),
+            kept: self.kept,
+        });
+        (count, entry)
     }
 }
 

@@ -1,9 +1,10 @@
 //! [`Session`]: the publishes of the task that serves a node, over one connection or several that follow each other.
+//! [`ProducerConnection`]: the connection of the moment.
 //!
 //! ```text
-//!   Node ─► Session: Replies ─► Open (the connection of the moment) ─► Outbox ─► nsqd
+//!   publish ─► ProducerConnection ─► Outbox, and Pending in the same order ─► nsqd
 //!                  │ lost
-//!                  └──► kept, if nsqd takes numbers ─► the next Open, in front of all newer publishes
+//!                  └──► kept, if nsqd takes numbers ─► the next ProducerConnection, before all newer publishes
 //! ```
 //!
 //! Without numbers, a session has one connection. With numbers, publishes whose outcome is unknown survive the loss of
@@ -13,16 +14,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, watch};
+use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
-use super::command::Tail;
+use super::command::{Batching, Command, Kept, Tail};
 use super::error::is_declined;
-use super::numbering::Counters;
-use super::pending::{Flushing, Pending};
-use super::unconfirmed::Account;
+use super::numbering::{Counters, Numbers};
+use super::pending::{Answering, Flushing, Pending, Waiter};
+use super::unconfirmed::{Account, Returning};
+use crate::connection::Outbox;
 use crate::error::{ConnectionError, ErrorFrame};
-use crate::outbox::Outbox;
 
 /// The resend limit in place of one whose end no clock can show: 30 years.
 const RESEND_LIMIT_MAX: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
@@ -30,9 +31,9 @@ const RESEND_LIMIT_MAX: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// The publishes of a node's task.
 #[derive(Debug)]
 pub(crate) struct Session {
-    pub(super) replies: Mutex<Replies>,
-    /// The next numbers of the node. They outlive the session. They are locked inside the lock of `replies`.
-    pub(super) counters: Arc<Mutex<Counters>>,
+    state: Mutex<State>,
+    /// The next numbers of the node. They outlive the session. They are locked inside the lock of `state`.
+    counters: Arc<Mutex<Counters>>,
     /// The time for which a publish with an unknown outcome waits for a new connection.
     resend_limit: Duration,
     /// Ends when the task is over.
@@ -43,9 +44,9 @@ pub(crate) struct Session {
 
 /// The state of the publishes. It is locked inside the outbox's lock, so that commands and waiters have the same order.
 #[derive(Debug)]
-pub(crate) struct Replies {
-    pub(crate) pending: Pending,
-    pub(crate) tail: Tail,
+struct State {
+    pending: Pending,
+    tail: Tail,
     /// The output of the connection of the moment.
     outbox: Option<Outbox>,
     /// The number of commands that nsqd has answered. An nsqd that exits or is drained, or that read a command only in
@@ -59,11 +60,12 @@ pub(crate) struct Replies {
     has_ended: bool,
 }
 
-/// The wait for the end of a session that has begun.
-#[derive(Debug)]
-pub(crate) struct Finishing {
-    /// [`Pending::unconfirmed`] at the beginning.
-    unconfirmed: usize,
+impl State {
+    /// Returns the output that is to be closed: nothing is pending, and the session is to end.
+    fn retired_outbox(&self) -> Option<Outbox> {
+        let is_over = self.is_retiring && self.pending.is_empty();
+        self.outbox.clone().filter(|_| is_over)
+    }
 }
 
 impl Session {
@@ -75,7 +77,7 @@ impl Session {
         over: watch::Receiver<()>,
     ) -> Session {
         Session {
-            replies: Mutex::new(Replies {
+            state: Mutex::new(State {
                 pending: Pending::new(account),
                 tail: Tail::default(),
                 outbox: None,
@@ -91,39 +93,20 @@ impl Session {
         }
     }
 
-    /// States that `outbox` is the output of the new connection. The publishes that stayed are written to it first, if
-    /// the connection takes numbers, and are abandoned otherwise.
-    pub(crate) fn connect(&self, outbox: &Outbox, takes_numbers: bool) {
-        let written = outbox.append(|out| {
-            let mut replies = self.replies.lock();
-            replies.tail = Tail::default();
-            replies.outbox = Some(outbox.clone());
-            replies.lost = None;
-            replies.pending.connect();
-            if takes_numbers {
-                replies.pending.resend(out)
-            } else {
-                replies.pending.give_up_all()
-            }
-        });
-        written.expect("the connection has not run yet");
-    }
-
     /// Gives the oldest command its answer. Returns false when no command waits.
     pub(crate) fn answer(&self, refusal: Option<&ErrorFrame>) -> bool {
-        let mut replies = self.replies.lock();
-        let was_pending = replies.pending.answer(refusal);
+        let mut state = self.state.lock();
+        let was_pending = state.pending.answer(refusal);
         // An answered command may still be in the outbox: nsqd ends the connection, or has answered too early. No
         // message may join this command.
-        if refusal.is_some() || replies.pending.is_empty() {
-            replies.tail.close();
+        if refusal.is_some() || state.pending.is_empty() {
+            state.tail.close();
         }
         let is_answer = !refusal.is_some_and(is_declined);
-        replies.answered += u64::from(was_pending && is_answer);
-        let is_over = replies.is_retiring && replies.pending.is_empty();
-        let outbox = replies.outbox.clone().filter(|_| is_over);
-        drop(replies);
-        if let Some(outbox) = outbox {
+        state.answered += u64::from(was_pending && is_answer);
+        let retired = state.retired_outbox();
+        drop(state);
+        if let Some(outbox) = retired {
             outbox.close();
         }
         was_pending
@@ -131,42 +114,34 @@ impl Session {
 
     /// States that the connection with this output is over, for `reason`. With `keeps_numbered`, numbered publishes
     /// whose outcome is unknown stay.
-    pub(crate) fn lose(
-        &self,
-        outbox: &Outbox,
-        keeps_numbered: bool,
-        reason: &Arc<ConnectionError>,
-    ) {
+    fn lose(&self, outbox: &Outbox, keeps_numbered: bool, reason: &Arc<ConnectionError>) {
         let (taken, now) = (outbox.taken(), Instant::now());
-        let mut replies = self.replies.lock();
-        let replies = &mut *replies;
-        let keep = keeps_numbered && !replies.has_ended && !self.resend_limit.is_zero();
+        let mut state = self.state.lock();
+        let state = &mut *state;
+        let keep = keeps_numbered && !state.has_ended && !self.resend_limit.is_zero();
         let keep = keep.then(|| {
             let deadline = now.checked_add(self.resend_limit);
             deadline.unwrap_or(now + RESEND_LIMIT_MAX)
         });
-        replies.outbox = None;
-        let reason = replies.lost.get_or_insert_with(|| Arc::clone(reason));
+        state.outbox = None;
+        let reason = state.lost.get_or_insert_with(|| Arc::clone(reason));
         let mut counters = self.counters.lock();
-        replies
-            .pending
-            .lose(reason, taken, keep, now, |topic, numbers| {
-                counters.give_back(topic, numbers);
-            });
+        let give_back = |topic: &str, numbers| counters.give_back(topic, numbers);
+        state.pending.lose(reason, taken, keep, now, give_back);
     }
 
     /// Ends the publishes that wait, for `reason`. From now on none survives its connection.
     pub(crate) fn end(&self, reason: &Arc<ConnectionError>) {
-        let mut replies = self.replies.lock();
-        replies.has_ended = true;
-        let outbox = replies.outbox.clone();
-        drop(replies);
+        let mut state = self.state.lock();
+        state.has_ended = true;
+        let outbox = state.outbox.clone();
+        drop(state);
         if let Some(outbox) = outbox {
             // Now nothing more is queued or leaves.
             outbox.abort();
             self.lose(&outbox, false, reason);
         } else {
-            self.replies.lock().pending.give_up_all();
+            self.state.lock().pending.give_up_all();
         }
     }
 
@@ -177,15 +152,12 @@ impl Session {
 
     /// Ends the session when nothing is pending.
     pub(crate) fn retire(&self) {
-        let mut replies = self.replies.lock();
-        replies.is_retiring = true;
-        let outbox = replies
-            .outbox
-            .clone()
-            .filter(|_| replies.pending.is_empty());
-        drop(replies);
+        let mut state = self.state.lock();
+        state.is_retiring = true;
+        let retired = state.retired_outbox();
+        drop(state);
         self.retired.notify_one();
-        if let Some(outbox) = outbox {
+        if let Some(outbox) = retired {
             outbox.close();
         }
     }
@@ -198,48 +170,42 @@ impl Session {
 
     /// Returns true if nsqd has refused what it read of a command of the connection, and so carries out none behind it.
     pub(crate) fn has_refused(&self) -> bool {
-        self.replies.lock().pending.has_refused()
-    }
-
-    /// Returns true if publishes wait that nsqd has skipped, because it has refused a command before them.
-    pub(crate) fn is_skipping(&self) -> bool {
-        let replies = self.replies.lock();
-        replies.pending.has_refused() && !replies.pending.is_empty()
+        self.state.lock().pending.has_refused()
     }
 
     /// Returns true when publishes wait for an answer.
     pub(crate) fn is_busy(&self) -> bool {
-        !self.replies.lock().pending.is_empty()
+        !self.state.lock().pending.is_empty()
     }
 
     /// Returns the number of commands that nsqd has stored or refused. The refusals of an nsqd that exits or is
     /// drained, or that read a command only in part, do not count.
     pub(crate) fn answered(&self) -> u64 {
-        self.replies.lock().answered
+        self.state.lock().answered
     }
 
     /// Gives up publishes whose time for a new connection is over, as long as the future is polled. Returns when none
     /// is left.
     pub(crate) async fn expire(&self) {
         loop {
-            let deadline = self.replies.lock().pending.deadline();
+            let deadline = self.state.lock().pending.deadline();
             let Some(deadline) = deadline else { return };
             sleep_until(deadline).await;
-            self.replies.lock().pending.expire(Instant::now());
+            self.state.lock().pending.expire(Instant::now());
         }
     }
 
     /// Begins to wait until all publishes that were queued so far are answered. `None` means that none waits.
     pub(crate) fn begin_flush(&self) -> Option<Flushing> {
-        let mut replies = self.replies.lock();
-        let flushing = replies.pending.flush()?;
+        let mut state = self.state.lock();
+        let flushing = state.pending.flush()?;
         // A later publish does not join a command that the flush waits for.
-        replies.tail.close();
+        state.tail.close();
         Some(flushing)
     }
 
-    /// Waits for the end of a flush, for `limit` at most. Returns the number of publishes that are not confirmed, and the
-    /// reason.
+    /// Waits for the end of a flush, for `limit` at most. Returns the number of publishes that are not confirmed, and
+    /// the reason.
     pub(crate) async fn flush(
         &self,
         mut flushing: Flushing,
@@ -247,7 +213,7 @@ impl Session {
     ) -> Option<(usize, Arc<ConnectionError>)> {
         let mut ended = timeout(limit, &mut flushing.flushed).await.ok();
         if ended.is_none() {
-            let given_up = self.replies.lock().pending.give_up_flush(&flushing);
+            let given_up = self.state.lock().pending.give_up_flush(&flushing);
             if let Some(unconfirmed) = given_up {
                 let reason = || Arc::new(ConnectionError::AnswerTimeout(limit));
                 return (unconfirmed > 0).then(|| (unconfirmed, reason()));
@@ -262,34 +228,31 @@ impl Session {
         }
     }
 
-    /// Begins to wait for the end of the session, which was retired. `None` means that nothing is left to wait for.
-    pub(crate) fn begin_finish(&self) -> Option<Finishing> {
-        let replies = self.replies.lock();
-        if replies.outbox.is_none() && replies.pending.is_empty() {
-            return None;
-        }
-        Some(Finishing {
-            unconfirmed: replies.pending.unconfirmed(),
-        })
+    /// Begins to wait for the end of the session, which was retired. Returns [`Pending::unconfirmed`] at this time, and
+    /// `None` if nothing is left to wait for.
+    pub(crate) fn begin_finish(&self) -> Option<usize> {
+        let state = self.state.lock();
+        let is_over = state.outbox.is_none() && state.pending.is_empty();
+        (!is_over).then(|| state.pending.unconfirmed())
     }
 
     /// Waits for the end of the session, for `limit` at most, and abandons the session after that. Returns the number
-    /// of publishes that left the session meanwhile and are not confirmed, and the reason.
+    /// of publishes that left the session since it had `before` unconfirmed ones and are not confirmed, and the reason.
     pub(crate) async fn finish(
         &self,
-        finishing: Finishing,
+        before: usize,
         limit: Duration,
     ) -> Option<(usize, Arc<ConnectionError>)> {
         if timeout(limit, self.ended()).await.is_err() {
             self.give_up(limit);
         }
-        let unconfirmed = self.replies.lock().pending.unconfirmed() - finishing.unconfirmed;
+        let unconfirmed = self.state.lock().pending.unconfirmed() - before;
         (unconfirmed > 0).then(|| (unconfirmed, self.unconfirmed_reason()))
     }
 
     /// Returns the reason why the last one of the unconfirmed publishes is not confirmed.
     fn unconfirmed_reason(&self) -> Arc<ConnectionError> {
-        let reason = self.replies.lock().pending.reason();
+        let reason = self.state.lock().pending.reason();
         reason.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
     }
 
@@ -302,7 +265,162 @@ impl Session {
 
     /// Returns the reason why the last connection is over.
     pub(crate) fn reason(&self) -> Arc<ConnectionError> {
-        let lost = self.replies.lock().lost.clone();
+        let lost = self.state.lock().lost.clone();
         lost.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
     }
 }
+
+/// An open connection of a session.
+#[derive(Debug)]
+pub(crate) struct ProducerConnection {
+    session: Arc<Session>,
+    outbox: Outbox,
+    numbers: Numbers,
+    /// The reason why the connection is over, when it is over.
+    over: watch::Receiver<Option<Arc<ConnectionError>>>,
+}
+
+impl ProducerConnection {
+    /// Makes the connection of `session` whose output is `outbox`, on which nothing runs yet. The publishes of the
+    /// session that stayed are written first if the commands have numbers, and are abandoned otherwise. `over` gets the
+    /// reason when the connection is over.
+    pub(crate) fn new(
+        session: Arc<Session>,
+        outbox: Outbox,
+        numbers: Numbers,
+        over: watch::Receiver<Option<Arc<ConnectionError>>>,
+    ) -> ProducerConnection {
+        let written = outbox.append(|out| {
+            let mut state = session.state.lock();
+            state.tail = Tail::default();
+            state.outbox = Some(outbox.clone());
+            state.lost = None;
+            state.pending.connect();
+            if numbers == Numbers::None {
+                state.pending.give_up_all()
+            } else {
+                state.pending.resend(out)
+            }
+        });
+        written.expect("the connection has not run yet");
+        ProducerConnection {
+            session,
+            outbox,
+            numbers,
+            over,
+        }
+    }
+
+    /// Returns the publishes of the connection.
+    pub(crate) fn session(&self) -> &Arc<Session> {
+        &self.session
+    }
+
+    /// Returns true when the commands have numbers.
+    pub(crate) fn is_numbered(&self) -> bool {
+        self.numbers != Numbers::None
+    }
+
+    /// Queues `command`, and settles `returning`, the earlier try. The answer comes through the receiver, together with
+    /// the permit. Fails when the connection is over, and returns the permit.
+    pub(crate) fn publish(
+        &self,
+        command: &Command<'_>,
+        batching: Option<Batching>,
+        permit: OwnedSemaphorePermit,
+        returning: &mut Option<Returning>,
+    ) -> Result<Answering, OwnedSemaphorePermit> {
+        let (answer, answering) = oneshot::channel();
+        let mut waiter = Some(Waiter {
+            answer,
+            permit,
+            is_resent: command.is_resent,
+        });
+        let queued = self.outbox.rewrite(|out, end| {
+            let waiter = waiter.take().expect("the outbox calls once");
+            self.write(command, batching, waiter, out, end.0);
+            // A flush already finds the new command, and nsqd cannot have it yet.
+            if let Some(returning) = returning.take() {
+                returning.settle();
+            }
+        });
+        match (queued, waiter) {
+            (Ok(_), _) => Ok(answering),
+            (Err(_), Some(waiter)) => Err(waiter.permit),
+            (Err(_), None) => unreachable!("a refused command is not written"),
+        }
+    }
+
+    /// Writes `command` to `out`, the output up to `end`.
+    fn write(
+        &self,
+        command: &Command<'_>,
+        batching: Option<Batching>,
+        waiter: Waiter,
+        out: &mut Vec<u8>,
+        end: u64,
+    ) {
+        let mut state = self.session.state.lock();
+        let State { pending, tail, .. } = &mut *state;
+        let number = match self.numbers {
+            Numbers::None => None,
+            Numbers::Given => command.number,
+            Numbers::Counted => {
+                let mut counters = self.session.counters.lock();
+                let number = counters.next(command.topic);
+                counters.advance(command.topic, command.count() as u64);
+                Some(number)
+            }
+        };
+        if let Some(batching) = batching
+            && tail.join(command, number, batching, out, end)
+        {
+            pending.join(tail.end(), waiter, command);
+            return;
+        }
+        let before = out.len();
+        command.encode(number, out);
+        let place = end..end + (out.len() - before) as u64;
+        match batching {
+            Some(_) => tail.set(command, number, place.clone()),
+            // A publish that joined would share the refusal of a message that is sent alone.
+            None => tail.close(),
+        }
+        let kept = number.map(|number| Box::new(Kept::new(command, number)));
+        pending.push(place, waiter, kept);
+    }
+
+    /// Sends a NOP, and returns when the socket has taken it.
+    pub(crate) async fn ping(&self) -> Result<(), Arc<ConnectionError>> {
+        let sent = match self.outbox.append(wire::encode::nop) {
+            Ok(position) => self.outbox.sent(position).await,
+            Err(lost) => Err(lost),
+        };
+        match sent {
+            Ok(()) => Ok(()),
+            Err(_) => Err(self.ended().await),
+        }
+    }
+
+    /// Ends the connection after its output.
+    pub(crate) fn close(&self) {
+        self.outbox.close();
+    }
+
+    /// Ends the publishes that wait, or lets them stay in the session: the connection is over, for `reason`.
+    pub(crate) fn lose(&self, reason: &Arc<ConnectionError>) {
+        self.session.lose(&self.outbox, self.is_numbered(), reason);
+    }
+
+    /// Waits until the connection is over, and returns the reason.
+    pub(crate) async fn ended(&self) -> Arc<ConnectionError> {
+        let mut over = self.over.clone();
+        let ended = over.wait_for(Option::is_some).await;
+        // The task was dropped with its runtime, or the application closed the connection.
+        let reason = ended.ok().and_then(|reason| reason.clone());
+        reason.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
+    }
+}
+
+#[cfg(test)]
+mod tests;

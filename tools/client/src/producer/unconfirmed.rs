@@ -6,8 +6,8 @@
 //!                              └──► forgotten, until a flush or a close tells
 //! ```
 //!
-//! The counts only grow while a flush goes on. So a flush compares them with its [`Mark`], their state at its beginning,
-//! and misses nothing that comes and goes in between.
+//! The counts only grow while a flush goes on. So a flush compares them with its [`Mark`], their state at its
+//! beginning, and misses nothing that comes and goes in between.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -46,8 +46,8 @@ struct State {
 struct Counts {
     /// The [`Returning`]s that have begun.
     begun: usize,
-    /// The part of `begun` that has ended. The others are on their way back to their callers, or wait until their callers
-    /// send them again.
+    /// The part of `begun` that has ended. The others are on their way back to their callers, or wait until their
+    /// callers send them again.
     ended: usize,
     /// The part of `ended` whose callers had gone away.
     forgotten: usize,

@@ -1,8 +1,8 @@
 //! Settings are logged without secrets.
 
 use super::*;
+use crate::connection::Settings;
 use crate::consumer::Consumer;
-use crate::core::Settings;
 use crate::lookupd::Lookupd;
 
 /// A consumer's settings of a lookup with a password.

@@ -4,9 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_consumer_subscribes_receives_and_stops() {
-    let (mut server, mut consumer) = one_server(config(30)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 30").await;
+    let (server, mut nsqd, mut consumer) = ready(30).await;
     nsqd.heartbeat().await;
     nsqd.expect("NOP").await;
     nsqd.deliver(1, 1, "body").await;
@@ -46,18 +44,10 @@ async fn rdy_never_exceeds_what_nsqd_accepts() {
             .connect()
             .await
             .expect("complete");
-        let mut nsqd = server.accept().await;
-        nsqd.handshake_with(answer).await;
-        nsqd.expect("SUB t c").await;
-        nsqd.respond("OK").await;
+        let mut nsqd = accept_with(&mut server, answer).await;
         nsqd.expect(expected).await;
         tokio::task::yield_now().await;
-        assert_eq!(
-            log.count("truncation possible"),
-            warnings,
-            "{:?}",
-            log.lines()
-        );
+        log.expect("truncation possible", warnings);
     }
 }
 
@@ -71,10 +61,7 @@ async fn a_truncation_is_reported_once_when_max_in_flight_grows() {
     let builder = builder.events(log.callback());
     let consumer = builder.connect().await.expect("complete");
     let control = consumer.control();
-    let mut nsqd = server.accept().await;
-    nsqd.handshake_with(r#"{"max_rdy_count":100}"#).await;
-    nsqd.expect("SUB t c").await;
-    nsqd.respond("OK").await;
+    let mut nsqd = accept_with(&mut server, r#"{"max_rdy_count":100}"#).await;
     for (max_in_flight, expected, warnings) in [
         (100, "RDY 100", 0),
         (0, "RDY 0", 0),
@@ -86,20 +73,13 @@ async fn a_truncation_is_reported_once_when_max_in_flight_grows() {
         tokio::task::yield_now().await;
         control.set_max_in_flight(max_in_flight);
         nsqd.expect(expected).await;
-        assert_eq!(
-            log.count("truncation possible"),
-            warnings,
-            "{:?}",
-            log.lines()
-        );
+        log.expect("truncation possible", warnings);
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_pause_ends_when_max_in_flight_grows_again() {
-    let (mut server, consumer) = one_server(config(5)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (_server, mut nsqd, consumer) = ready(5).await;
     let control = consumer.control();
     control.set_max_in_flight(0);
     nsqd.expect("RDY 0").await;
@@ -110,9 +90,7 @@ async fn a_pause_ends_when_max_in_flight_grows_again() {
 
 #[tokio::test(start_paused = true)]
 async fn heartbeats_are_answered_while_a_handler_works() {
-    let (mut server, consumer) = one_server(config(5)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (_server, mut nsqd, consumer) = ready(5).await;
     let running = tokio::spawn(consumer.run(1, async |_message: Message| {
         tokio::time::sleep(MS(10_000)).await;
         Ok::<(), String>(())
@@ -200,9 +178,7 @@ async fn an_unreachable_node_is_an_error_or_tried_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_node_is_connected_again_without_waiting_for_handlers() {
-    let (mut server, mut consumer) = one_server(config(5)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (mut server, mut nsqd, mut consumer) = ready(5).await;
     nsqd.deliver(1, 1, "handled").await;
     nsqd.deliver(2, 1, "waits").await;
     let slow = next(&mut consumer).await;

@@ -28,12 +28,12 @@ async fn an_nsqd_that_ignores_rdy_is_given_up() {
     nsqd.expect("RDY 5").await;
     assert_eq!(flood(&mut nsqd, 1000).await, 21);
     let text = "nsqd sent more messages than RDY permits: 21 wait for the application, and RDY was 5 at most";
-    assert_eq!(log.count(text), 1, "{:?}", log.lines());
+    log.expect(text, 1);
     drop(nsqd);
     // Nobody could answer these messages. nsqd delivers them again.
     let mut nsqd = accept(&mut server).await;
     nsqd.expect("RDY 5").await;
-    assert_eq!(consumer.shared.inbox.len(), 0);
+    assert_eq!(consumer.inner.inbox.len(), 0);
     nsqd.deliver(1, 2, "x").await;
     assert_eq!(next(&mut consumer).await.attempts(), 2);
 }
@@ -41,9 +41,7 @@ async fn an_nsqd_that_ignores_rdy_is_given_up() {
 /// RDY goes down while messages are on their way: all that the higher count permitted may come.
 #[tokio::test(start_paused = true)]
 async fn a_lower_rdy_closes_no_connection() {
-    let (mut server, mut consumer) = one_server(config(50)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 50").await;
+    let (_server, mut nsqd, mut consumer) = ready(50).await;
     consumer.control().set_max_in_flight(1);
     for number in 1..=50 {
         nsqd.deliver(number, 1, "x").await;
@@ -79,16 +77,16 @@ async fn messages_that_wait_beyond_their_timeout_make_room() {
             nsqd.deliver(number, attempts, "x").await;
         }
         expect_silence(&mut nsqd, MS(60_000)).await;
-        assert!(consumer.shared.inbox.len() <= 20);
+        assert!(consumer.inner.inbox.len() <= 20);
     }
     assert!(log.count("timed out before the application took them") > 0);
-    assert_eq!(log.count("disconnected"), 0, "{:?}", log.lines());
+    log.expect("disconnected", 0);
     let stats = consumer.control().stats();
     assert_eq!((stats.received, stats.requeued), (500, 0));
     assert!(stats.in_flight <= 20, "{stats:?}");
     // The newest are there.
     let mut newest = 0;
-    while consumer.shared.inbox.len() + consumer.taken.len() > 0 {
+    while consumer.inner.inbox.len() + consumer.taken.len() > 0 {
         let message = next(&mut consumer).await;
         newest = message.attempts();
         message.finish();

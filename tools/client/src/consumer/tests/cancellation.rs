@@ -6,7 +6,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::message::Answered;
+use crate::consumer::message::Answered;
 
 /// The polls after which each future of these tests has ended. A future that needs more never ends.
 const POLLS_MAX: usize = 200;
@@ -38,9 +38,7 @@ async fn sweep(attempt: impl AsyncFn(usize) -> bool) {
 #[tokio::test(start_paused = true)]
 async fn next_loses_no_message() {
     sweep(async |times| {
-        let (mut server, mut consumer) = one_server(config(5)).await;
-        let mut nsqd = accept(&mut server).await;
-        nsqd.expect("RDY 5").await;
+        let (_server, mut nsqd, mut consumer) = ready(5).await;
         let delivering = tokio::spawn(async move {
             tokio::time::sleep(MS(3)).await;
             nsqd.deliver(1, 1, "").await;
@@ -102,9 +100,7 @@ async fn connect_leaves_no_connection_behind() {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_shutdown_goes_on() {
     sweep(async |times| {
-        let (mut server, mut consumer) = one_server(config(5)).await;
-        let mut nsqd = accept(&mut server).await;
-        nsqd.expect("RDY 5").await;
+        let (_server, mut nsqd, mut consumer) = ready(5).await;
         let control = consumer.control();
         if times == 0 {
             assert!(poll_times(control.shutdown(), times).await.is_none());
@@ -149,9 +145,7 @@ async fn answers_are_sent_whether_they_are_awaited_or_not() {
         // The first poll of an answer lets the connection write, and the second one is ready.
         let mut times = 0;
         loop {
-            let (mut server, mut consumer) = one_server(config(5)).await;
-            let mut nsqd = accept(&mut server).await;
-            nsqd.expect("RDY 5").await;
+            let (_server, mut nsqd, mut consumer) = ready(5).await;
             nsqd.deliver(1, 1, "").await;
             let message = next(&mut consumer).await;
             let sent = poll_times(answer(&message), times).await;
@@ -195,9 +189,7 @@ async fn commands_to_the_end(mut nsqd: MockConnection) -> Vec<String> {
 #[tokio::test(start_paused = true)]
 async fn a_dropped_run_requeues_the_messages_of_its_handlers() {
     sweep(async |times| {
-        let (mut server, consumer) = one_server(config(5)).await;
-        let mut nsqd = accept(&mut server).await;
-        nsqd.expect("RDY 5").await;
+        let (_server, mut nsqd, consumer) = ready(5).await;
         for number in 1..=4 {
             nsqd.deliver(number, 1, "").await;
         }

@@ -13,12 +13,7 @@ fn by_body() -> Dedup {
 
 /// Two consumers that share a filter, as the consumers of two processes share memcached. The application of the first
 /// one has a message `a`, and the second one may have one message in flight.
-struct Shared {
-    consumers: [Consumer; 2],
-    nsqds: [MockConnection; 2],
-    first: Message,
-    _servers: [MockServer; 2],
-}
+type Shared = ([Consumer; 2], [MockConnection; 2], Message, [MockServer; 2]);
 
 async fn shared(answer: &str) -> Shared {
     let network = MockNetwork::new();
@@ -39,24 +34,14 @@ async fn shared(answer: &str) -> Shared {
     }
     nsqds[0].deliver(1, 1, "a").await;
     let first = next(&mut consumers[0]).await;
-    Shared {
-        consumers,
-        nsqds,
-        first,
-        _servers: servers,
-    }
+    (consumers, nsqds, first, servers)
 }
 
 /// The original nsqd counts each REQ as an attempt. A copy that waits must not reach `max_attempts` (5 by default) by
 /// that: it would be finished although no application has handled it.
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_waits_keeps_half_of_its_attempts_for_the_application() {
-    let Shared {
-        mut consumers,
-        mut nsqds,
-        first,
-        _servers,
-    } = shared(r#"{"max_rdy_count":2500}"#).await;
+    let (mut consumers, mut nsqds, first, _servers) = shared(r#"{"max_rdy_count":2500}"#).await;
     let nsqd = &mut nsqds[1];
     for attempts in 1..=2 {
         nsqd.deliver(2, attempts, "a").await;
@@ -72,12 +57,8 @@ async fn a_copy_that_waits_keeps_half_of_its_attempts_for_the_application() {
 /// With ringq's nsqd, returns are no attempts.
 #[tokio::test(start_paused = true)]
 async fn a_copy_leaves_as_often_as_needed_if_that_is_no_attempt() {
-    let Shared {
-        consumers: _consumers,
-        mut nsqds,
-        first,
-        _servers,
-    } = shared(r#"{"max_rdy_count":2500,"req_uncounted":true}"#).await;
+    let (_consumers, mut nsqds, first, _servers) =
+        shared(r#"{"max_rdy_count":2500,"req_uncounted":true}"#).await;
     nsqds[1].deliver(2, 4, "a").await;
     let command = nsqds[1].command().await.expect("open").to_string();
     assert!(command.starts_with(&req(2, 6000)), "{command}");
@@ -88,12 +69,7 @@ async fn a_copy_leaves_as_often_as_needed_if_that_is_no_attempt() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_that_has_waited_is_given_up_after_twice_the_attempts() {
     for (attempts, is_handled) in [(6, true), (10, true), (11, false)] {
-        let Shared {
-            mut consumers,
-            mut nsqds,
-            first,
-            _servers,
-        } = shared(r#"{"max_rdy_count":2500}"#).await;
+        let (mut consumers, mut nsqds, first, _servers) = shared(r#"{"max_rdy_count":2500}"#).await;
         nsqds[1].deliver(2, attempts, "a").await;
         tokio::time::sleep(MS(500)).await;
         drop(first);

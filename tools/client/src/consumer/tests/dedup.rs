@@ -43,12 +43,7 @@ fn number(message: &Message) -> u64 {
 }
 
 /// A consumer of two nodes, each with RDY 5.
-struct Pair {
-    one: MockConnection,
-    two: MockConnection,
-    consumer: Consumer,
-    _servers: [MockServer; 2],
-}
+type Pair = (MockConnection, MockConnection, Consumer, [MockServer; 2]);
 
 async fn pair(change: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder) -> Pair {
     let network = MockNetwork::new();
@@ -66,22 +61,12 @@ async fn pair(change: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder) -> Pair {
             }
         }
     }
-    Pair {
-        one,
-        two,
-        consumer,
-        _servers: servers,
-    }
+    (one, two, consumer, servers)
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_was_handled_is_finished_without_the_application() {
-    let Pair {
-        mut one,
-        mut two,
-        mut consumer,
-        ..
-    } = pair(|builder| builder.dedup(by_id())).await;
+    let (mut one, mut two, mut consumer, _) = pair(|builder| builder.dedup(by_id())).await;
     one.deliver(1, 1, r#"{"id":"a"}"#).await;
     next(&mut consumer).await.finish();
     one.expect(&fin(1)).await;
@@ -97,12 +82,7 @@ async fn a_message_that_was_handled_is_finished_without_the_application() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_waits_with_touch_until_the_first_one_is_done() {
-    let Pair {
-        mut one,
-        mut two,
-        mut consumer,
-        ..
-    } = pair(|builder| builder.dedup(by_body())).await;
+    let (mut one, mut two, mut consumer, _) = pair(|builder| builder.dedup(by_body())).await;
     one.deliver(1, 1, "a").await;
     let message = next(&mut consumer).await;
     two.deliver(2, 1, "a").await;
@@ -125,12 +105,8 @@ async fn a_copy_waits_with_touch_until_the_first_one_is_done() {
 #[tokio::test(start_paused = true)]
 async fn a_copy_is_handled_when_the_first_one_fails() {
     for failure in 0..4 {
-        let Pair {
-            mut one,
-            mut two,
-            mut consumer,
-            _servers,
-        } = pair(|builder| builder.dedup(by_body())).await;
+        let (mut one, mut two, mut consumer, _servers) =
+            pair(|builder| builder.dedup(by_body())).await;
         one.deliver(1, 1, "a").await;
         let message = next(&mut consumer).await;
         two.deliver(2, 1, "a").await;
@@ -167,12 +143,7 @@ async fn a_copy_is_handled_when_the_first_one_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn handlers_that_fail_or_panic_give_their_message_up() {
-    let Pair {
-        mut one,
-        mut two,
-        consumer,
-        ..
-    } = pair(|builder| {
+    let (mut one, mut two, consumer, _) = pair(|builder| {
         let config = Config {
             max_backoff_duration: MS(0),
             ..config(10)
@@ -280,12 +251,7 @@ async fn copies_that_wait_do_not_keep_other_messages_away() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_connection_gives_the_messages_of_the_inbox_up() {
-    let Pair {
-        one,
-        mut two,
-        mut consumer,
-        ..
-    } = pair(|builder| builder.dedup(by_body())).await;
+    let (one, mut two, mut consumer, _) = pair(|builder| builder.dedup(by_body())).await;
     let mut one = one;
     one.deliver(1, 1, "a").await;
     tokio::time::sleep(MS(100)).await;
@@ -299,12 +265,7 @@ async fn a_lost_connection_gives_the_messages_of_the_inbox_up() {
 
 #[tokio::test(start_paused = true)]
 async fn a_copy_whose_connection_is_lost_leaves_the_room() {
-    let Pair {
-        mut one,
-        mut two,
-        mut consumer,
-        ..
-    } = pair(|builder| builder.dedup(by_body())).await;
+    let (mut one, mut two, mut consumer, _) = pair(|builder| builder.dedup(by_body())).await;
     one.deliver(1, 1, "a").await;
     let message = next(&mut consumer).await;
     two.deliver(2, 1, "a").await;
@@ -321,12 +282,7 @@ async fn a_copy_whose_connection_is_lost_leaves_the_room() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_is_given_up_leaves_its_copy_fresh() {
-    let Pair {
-        mut one,
-        mut two,
-        mut consumer,
-        ..
-    } = pair(|builder| builder.dedup(by_body())).await;
+    let (mut one, mut two, mut consumer, _) = pair(|builder| builder.dedup(by_body())).await;
     one.deliver(1, 6, "a").await;
     two.deliver(2, 1, "a").await;
     let message = next(&mut consumer).await;
@@ -343,12 +299,8 @@ async fn a_message_that_is_given_up_leaves_its_copy_fresh() {
 #[tokio::test(start_paused = true)]
 async fn messages_without_a_key_are_handled_and_counted() {
     let log = Log::default();
-    let Pair {
-        mut one,
-        two: _two,
-        mut consumer,
-        ..
-    } = pair(|builder| builder.dedup(by_id()).events(log.callback())).await;
+    let (mut one, _two, mut consumer, _) =
+        pair(|builder| builder.dedup(by_id()).events(log.callback())).await;
     for number in 1..=12 {
         let body = ["no JSON", "{", r#"{"id":null}"#, ""][number as usize % 4];
         one.deliver(number, 1, body).await;
@@ -362,12 +314,7 @@ async fn messages_without_a_key_are_handled_and_counted() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_waits_for_the_first_copies() {
-    let Pair {
-        mut one,
-        mut two,
-        mut consumer,
-        ..
-    } = pair(|builder| builder.dedup(by_body())).await;
+    let (mut one, mut two, mut consumer, _) = pair(|builder| builder.dedup(by_body())).await;
     one.deliver(1, 1, "a").await;
     let message = next(&mut consumer).await;
     two.deliver(2, 1, "a").await;
@@ -404,12 +351,8 @@ async fn the_state_lives_in_a_file_from_a_stop_to_the_next_start() {
     for start in 0..3 {
         let dedup = with_file(&path, 100).expect("a state");
         assert_eq!(dedup.is_restored(), start > 0);
-        let Pair {
-            mut one,
-            mut two,
-            mut consumer,
-            ..
-        } = pair(|builder| builder.dedup(dedup).events(log.callback())).await;
+        let (mut one, mut two, mut consumer, _) =
+            pair(|builder| builder.dedup(dedup).events(log.callback())).await;
         one.deliver(1, 1, "a").await;
         if start == 0 {
             next(&mut consumer).await.finish();
@@ -439,12 +382,7 @@ async fn the_state_is_saved_in_intervals() {
         .save_interval(Duration::from_secs(60))
         .build()
         .expect("complete");
-    let Pair {
-        mut one,
-        two: _two,
-        mut consumer,
-        ..
-    } = pair(|builder| builder.dedup(dedup)).await;
+    let (mut one, _two, mut consumer, _) = pair(|builder| builder.dedup(dedup)).await;
     one.deliver(1, 1, "a").await;
     next(&mut consumer).await.finish();
     one.expect(&fin(1)).await;

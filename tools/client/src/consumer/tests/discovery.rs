@@ -148,7 +148,7 @@ async fn ignored_nodes_are_told() {
     let _consumer = discover(builder, &[&script]).await;
     accept(&mut server).await;
     let text = "left out 7 of the nodes and channels that nsqlookupd http://***@l:1 names: ";
-    assert_eq!(log.count(text), 1, "{:?}", log.lines());
+    log.expect(text, 1);
 }
 
 #[tokio::test(start_paused = true)]

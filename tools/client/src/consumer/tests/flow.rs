@@ -284,9 +284,7 @@ async fn scarce_rdy_goes_round() {
 
 #[tokio::test(start_paused = true)]
 async fn a_consumer_is_starved_when_a_connection_has_its_fill() {
-    let (mut server, mut consumer) = one_server(config(10)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 10").await;
+    let (_server, mut nsqd, mut consumer) = ready(10).await;
     let control = consumer.control();
     let mut held = Vec::new();
     for number in 1..=8 {
@@ -335,9 +333,7 @@ async fn one_full_connection_starves_a_consumer_of_two() {
 /// A connection that closes brings no more messages, whatever the application answers.
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_closes_starves_nobody() {
-    let (mut server, mut consumer) = one_server(config(2)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 2").await;
+    let (server, mut nsqd, mut consumer) = ready(2).await;
     let control = consumer.control();
     nsqd.deliver(1, 1, "").await;
     let held = next(&mut consumer).await;
@@ -348,9 +344,7 @@ async fn a_connection_that_closes_starves_nobody() {
     held.finish();
     nsqd.expect(&fin(1)).await;
 
-    let (mut server, mut consumer) = one_server(config(2)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 2").await;
+    let (_server, mut nsqd, mut consumer) = ready(2).await;
     let control = consumer.control();
     nsqd.deliver(1, 1, "").await;
     let held = next(&mut consumer).await;

@@ -122,7 +122,7 @@ async fn a_time_that_is_shorter_than_the_message_timeout_is_reported_for_each_co
             assert_eq!(log.count("is shorter"), warnings.len() * connections);
             for warning in warnings {
                 let line = format!("(n1:4150) deduplication: {warning}");
-                assert_eq!(log.count(&line), connections, "{:?}", log.lines());
+                log.expect(&line, connections);
             }
             assert_eq!(log.count("WRN"), warnings.len() * connections);
         };

@@ -4,13 +4,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::*;
 
-async fn ready(max_in_flight: u32) -> (MockServer, MockConnection, Consumer) {
-    let (mut server, consumer) = one_server(config(max_in_flight)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect(&format!("RDY {max_in_flight}")).await;
-    (server, nsqd, consumer)
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_message_with_too_many_attempts_is_given_up() {
     let network = MockNetwork::new();
@@ -47,10 +40,10 @@ async fn a_message_with_too_many_attempts_is_given_up() {
         message.to_string(),
         "msg 0000000000000001 attempted 6 times, giving up"
     );
-    assert_eq!(log.count("WRN"), 1, "{:?}", log.lines());
-    assert_eq!(
-        log.count("[t/c] (n1:4150) msg 0000000000000001 attempted 6 times, giving up"),
-        1
+    log.expect("WRN", 1);
+    log.expect(
+        "[t/c] (n1:4150) msg 0000000000000001 attempted 6 times, giving up",
+        1,
     );
 }
 
@@ -416,8 +409,8 @@ async fn one_event_says_that_answers_come_too_late() {
             .await;
     }
     tokio::time::sleep(MS(1)).await;
-    assert_eq!(log.count("E_FIN_FAILED"), 3, "{:?}", log.lines());
+    log.expect("E_FIN_FAILED", 3);
     let text = "[t/c] (n1:4150) an answer came after the message timeout of 1m0s";
-    assert_eq!(log.count(text), 1, "{:?}", log.lines());
+    log.expect(text, 1);
     assert_eq!(log.count("msg_timeout or auto_touch"), 1);
 }

@@ -89,7 +89,7 @@ async fn saves_do_not_pile_up_while_the_disk_hangs() {
     wait_until("a save begins", || disk.saves() > 0).await;
     assert_eq!(disk.saves(), 1);
     let delayed = "still being written to";
-    assert_eq!(log.count(delayed), 1, "{:?}", log.lines());
+    log.expect(delayed, 1);
     let control = consumer.control();
     let stopping = tokio::spawn(async move { control.shutdown().await });
     close(&mut nsqd).await;
@@ -146,7 +146,7 @@ fn consumers_that_end_share_a_thread_and_a_save() {
     // One that hung, and one for all consumers that ended meanwhile.
     assert!(disk.saves() <= 2, "{} saves", disk.saves());
     let saved = "the filter is saved in";
-    assert_eq!(log.count(saved), CONSUMERS, "{:?}", log.lines());
+    log.expect(saved, CONSUMERS);
     assert!(path.exists());
 }
 

@@ -6,14 +6,6 @@ use futures_util::FutureExt;
 
 use super::*;
 
-/// A consumer with a connection that has RDY 5.
-async fn ready() -> (MockServer, MockConnection, Consumer) {
-    let (mut server, consumer) = one_server(config(5)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
-    (server, nsqd, consumer)
-}
-
 fn shut_down(consumer: &Consumer) -> tokio::task::JoinHandle<()> {
     let control = consumer.control();
     tokio::spawn(async move { control.shutdown().await })
@@ -21,7 +13,7 @@ fn shut_down(consumer: &Consumer) -> tokio::task::JoinHandle<()> {
 
 #[tokio::test(start_paused = true)]
 async fn messages_in_work_are_answered_and_others_go_back() {
-    let (_server, mut nsqd, mut consumer) = ready().await;
+    let (_server, mut nsqd, mut consumer) = ready(5).await;
     for number in 1..=4 {
         nsqd.deliver(number, 1, "").await;
     }
@@ -119,7 +111,7 @@ async fn the_limit_ends_a_stop_that_takes_too_long() {
 
 #[tokio::test(start_paused = true)]
 async fn a_stop_during_a_backoff_does_not_hang() {
-    let (_server, mut nsqd, mut consumer) = ready().await;
+    let (_server, mut nsqd, mut consumer) = ready(5).await;
     nsqd.deliver(1, 1, "").await;
     next(&mut consumer).await.requeue(Requeue::Automatic);
     expect(&mut nsqd, &["RDY 0", &req(1, 90_000)]).await;
@@ -147,7 +139,7 @@ async fn a_stop_without_connections_ends_at_once_and_twice_is_once() {
     control.shutdown().await;
     assert!(consumer.next().await.is_none());
     assert_eq!(begin.elapsed(), MS(0));
-    assert_eq!(log.count("stopping..."), 1, "{:?}", log.lines());
+    log.expect("stopping...", 1);
     let stopped = control.add_node(address).await.expect_err("it has stopped");
     assert_eq!(stopped.to_string(), "consumer stopped");
     drop(consumer);
@@ -167,7 +159,7 @@ async fn a_stop_interrupts_an_open_handshake() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dropped_consumer_gives_back_and_closes() {
-    let (_server, mut nsqd, mut consumer) = ready().await;
+    let (_server, mut nsqd, mut consumer) = ready(5).await;
     for number in 1..=4 {
         nsqd.deliver(number, 1, "").await;
     }
@@ -183,7 +175,7 @@ async fn a_dropped_consumer_gives_back_and_closes() {
 
 #[tokio::test(start_paused = true)]
 async fn nsqd_may_close_instead_of_answering_cls() {
-    let (_server, mut nsqd, consumer) = ready().await;
+    let (_server, mut nsqd, consumer) = ready(5).await;
     let stopping = shut_down(&consumer);
     nsqd.expect("CLS").await;
     nsqd.close();

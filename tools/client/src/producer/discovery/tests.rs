@@ -4,8 +4,8 @@ use test_support::dead_port::DeadPort;
 use super::*;
 use crate::config::Config;
 use crate::lookupd::mock::MockLookupd;
-use crate::producer::Producer;
-use crate::testing::MockNetwork;
+use crate::producer::{Producer, Receipt};
+use crate::testing::{MockNetwork, MockServer};
 
 /// Far longer than anything in a test takes.
 const LONG: Duration = Duration::from_secs(30);
@@ -26,6 +26,23 @@ fn sources(answers: &[Option<&[&str]>]) -> Vec<Source> {
         soon: Delay::new(config.lookupd_poll_interval, 1),
     };
     answers.iter().map(source).collect()
+}
+
+/// A producer that publishes to its only nsqd.
+fn publishing() -> (
+    MockServer,
+    Producer,
+    tokio::task::JoinHandle<Result<Receipt, PublishError>>,
+) {
+    let network = MockNetwork::new();
+    let server = network.server("a:1");
+    let builder = Producer::builder().node(server.address());
+    let producer = builder.connector(network).build().unwrap();
+    let publishing = tokio::spawn({
+        let producer = producer.clone();
+        async move { producer.publish("t", "1").await }
+    });
+    (server, producer, publishing)
 }
 
 #[tokio::test(start_paused = true)]
@@ -52,12 +69,12 @@ async fn nodes_come_and_go_with_the_answers() {
     let b = broker.address();
     producer.publish_on(&b, "t", "x").await.unwrap();
     let node = producer.0.pool.lock().get(&b).unwrap();
-    let open = node.connections().pop().unwrap();
+    let session = node.sessions().pop().unwrap();
     // An nsqlookupd that has just started knows no node. The connection goes on.
     apply(&[Some(&[]), Some(&[])]);
     assert_eq!(nodes(), addresses(&["b:1", "fixed:1"]));
     apply(&[Some(&["a:1"]), Some(&[])]);
-    open.ended().await;
+    session.ended().await;
     assert!(producer.publish_on(&b, "t", "y").await.is_err());
     assert_eq!(broker.published("t"), ["x"]);
 }
@@ -79,17 +96,7 @@ async fn without_any_node_the_error_names_the_nsqlookupd() {
 /// No nsqlookupd names the node any more while a publish has no answer.
 #[tokio::test(start_paused = true)]
 async fn the_end_waits_for_nodes_that_are_gone() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = Producer::builder()
-        .node(server.address())
-        .connector(network)
-        .build()
-        .unwrap();
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.publish("t", "1").await }
-    });
+    let (mut server, producer, publishing) = publishing();
     let mut nsqd = server.accept().await;
     nsqd.handshake().await;
     nsqd.expect("PUB t 1").await;
@@ -106,17 +113,7 @@ async fn the_end_waits_for_nodes_that_are_gone() {
 /// publishes.
 #[tokio::test(start_paused = true)]
 async fn a_flush_finds_the_node_that_leaves_the_pool_in_this_moment() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = Producer::builder()
-        .node(server.address())
-        .connector(network)
-        .build()
-        .unwrap();
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.publish("t", "1").await }
-    });
+    let (mut server, producer, publishing) = publishing();
     let mut nsqd = server.accept().await;
     nsqd.handshake().await;
     nsqd.expect("PUB t 1").await;
@@ -140,17 +137,7 @@ async fn no_node_comes_after_the_end() {
 /// and took the publish.
 #[tokio::test(start_paused = true)]
 async fn the_end_reaches_a_node_that_leaves_the_pool_in_this_moment() {
-    let network = MockNetwork::new();
-    let server = network.server("a:1");
-    let producer = Producer::builder()
-        .node(server.address())
-        .connector(network)
-        .build()
-        .unwrap();
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.publish("t", "1").await }
-    });
+    let (_server, producer, publishing) = publishing();
     tokio::task::yield_now().await;
     let removed = producer.0.change_nodes(&BTreeSet::new(), |_| false);
     assert_eq!(removed.len(), 1);

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 
 use super::*;
 use crate::producer::command::Bodies;
@@ -12,9 +12,7 @@ fn pending() -> Pending {
     })
 }
 
-type Receiver = oneshot::Receiver<(Answer, OwnedSemaphorePermit)>;
-
-fn waiter(permits: &Arc<Semaphore>) -> (Waiter, Receiver) {
+fn waiter(permits: &Arc<Semaphore>) -> (Waiter, Answering) {
     let (answer, receiver) = oneshot::channel();
     let permit = Arc::clone(permits).try_acquire_owned().unwrap();
     let waiter = Waiter {
@@ -25,16 +23,18 @@ fn waiter(permits: &Arc<Semaphore>) -> (Waiter, Receiver) {
     (waiter, receiver)
 }
 
-fn answer(receiver: &mut Receiver) -> String {
+fn answer(receiver: &mut Answering) -> String {
     match receiver.try_recv() {
         Ok((Answer::Stored, _)) => "stored".into(),
         Ok((Answer::Refused(error), _)) => error.to_string(),
-        Ok((Answer::Declined(error, _), _)) => format!("declined: {error}"),
-        Ok((Answer::Alone(_), _)) => "alone".into(),
-        Ok((Answer::ResendRefused(error, _), _)) => format!("resend refused: {error}"),
-        Ok((Answer::NotSent(..), _)) => "not sent".into(),
-        Ok((Answer::Skipped(_), _)) => "skipped".into(),
-        Ok((Answer::Lost(..), _)) => "lost".into(),
+        Ok((Answer::Returned(cause, _), _)) => match cause {
+            Cause::Declined(error) => format!("declined: {error}"),
+            Cause::Alone => "alone".into(),
+            Cause::ResendRefused(error) => format!("resend refused: {error}"),
+            Cause::NotSent(_) => "not sent".into(),
+            Cause::Skipped => "skipped".into(),
+            Cause::Lost(_) => "lost".into(),
+        },
         Err(error) => error.to_string(),
     }
 }
@@ -55,7 +55,7 @@ fn lose(pending: &mut Pending, taken: u64) {
 struct Numbered {
     pending: Pending,
     permits: Arc<Semaphore>,
-    receivers: Vec<Receiver>,
+    receivers: Vec<Answering>,
     began_at: Instant,
     given_back: Vec<u64>,
 }

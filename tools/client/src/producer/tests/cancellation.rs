@@ -313,14 +313,11 @@ async fn a_publish_may_be_dropped_while_it_waits_for_the_first_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_dial_goes_on_when_its_publish_is_dropped() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
+    let (mut server, producer) = one_server(|builder| builder);
     drop_after(3, producer.publish("t", "dropped")).await;
     let mut nsqd = server.accept().await;
     nsqd.handshake().await;
     let publishing = start(&producer, "t", "1").await;
-    nsqd.expect("PUB t 1").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 1"]).await;
     publishing.await.unwrap().unwrap();
 }

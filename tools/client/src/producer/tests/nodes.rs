@@ -19,11 +19,20 @@ fn counts(brokers: &[MockBroker]) -> Vec<usize> {
         .collect()
 }
 
+/// A producer with the settings of `set`, and its nsqds.
+fn with_brokers(
+    count: usize,
+    set: impl FnOnce(ProducerBuilder) -> ProducerBuilder,
+) -> (Vec<MockBroker>, Producer) {
+    let network = MockNetwork::new();
+    let brokers = brokers(&network, count);
+    let builder = set(builder(&network, addresses(&brokers)));
+    (brokers, builder.build().unwrap())
+}
+
 #[tokio::test(start_paused = true)]
 async fn publishes_go_round_the_nodes() {
-    let network = MockNetwork::new();
-    let brokers = brokers(&network, 3);
-    let producer = producer(&network, addresses(&brokers));
+    let (brokers, producer) = with_brokers(3, |builder| builder);
     for _ in 0..6 {
         producer.publish("t", "x").await.unwrap();
     }
@@ -33,9 +42,7 @@ async fn publishes_go_round_the_nodes() {
 
 #[tokio::test(start_paused = true)]
 async fn a_node_that_cannot_be_reached_is_avoided_and_comes_back() {
-    let network = MockNetwork::new();
-    let brokers = brokers(&network, 2);
-    let producer = producer(&network, addresses(&brokers));
+    let (brokers, producer) = with_brokers(2, |builder| builder);
     brokers[0].refuse(true);
     for _ in 0..10 {
         let receipt = producer.publish("t", "x").await.unwrap();
@@ -53,9 +60,7 @@ async fn a_node_that_cannot_be_reached_is_avoided_and_comes_back() {
 
 #[tokio::test(start_paused = true)]
 async fn if_no_node_can_be_reached_the_error_says_so_and_the_next_publish_tries_again() {
-    let network = MockNetwork::new();
-    let brokers = brokers(&network, 2);
-    let producer = producer(&network, addresses(&brokers));
+    let (brokers, producer) = with_brokers(2, |builder| builder);
     brokers.iter().for_each(|broker| broker.refuse(true));
     let error = producer.publish("t", "x").await.unwrap_err();
     assert!(matches!(error, PublishError::Connect { .. }), "{error}");
@@ -69,12 +74,7 @@ async fn if_no_node_can_be_reached_the_error_says_so_and_the_next_publish_tries_
 #[tokio::test(start_paused = true)]
 async fn a_node_that_exits_or_is_drained_hands_over() {
     for why in ["exiting", "draining, publish to another nsqd"] {
-        let network = MockNetwork::new();
-        let brokers = brokers(&network, 2);
-        let producer = builder(&network, addresses(&brokers))
-            .spread(Spread::FirstThatWorks)
-            .build()
-            .unwrap();
+        let (brokers, producer) = with_brokers(2, |builder| builder.spread(Spread::FirstThatWorks));
         brokers[0].refuse_publish(&format!("E_PUB_FAILED PUB failed {why}"));
         let receipt = producer.publish("t", "x").await.unwrap();
         assert_eq!(*receipt.node(), brokers[1].address());
@@ -83,12 +83,7 @@ async fn a_node_that_exits_or_is_drained_hands_over() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unknown_outcome_is_not_tried_elsewhere() {
-    let network = MockNetwork::new();
-    let brokers = brokers(&network, 2);
-    let producer = builder(&network, addresses(&brokers))
-        .spread(Spread::FirstThatWorks)
-        .build()
-        .unwrap();
+    let (brokers, producer) = with_brokers(2, |builder| builder.spread(Spread::FirstThatWorks));
     brokers[0].refuse_publish("E_PUB_FAILED PUB failed no space left on device");
     let error = producer.publish("t", "x").await.unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
@@ -97,13 +92,8 @@ async fn an_unknown_outcome_is_not_tried_elsewhere() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_lost_unnoticed_is_made_again() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
     nsqd.respond("OK").await;
     publishing.await.unwrap().unwrap();
     nsqd.close();
@@ -114,16 +104,13 @@ async fn a_connection_that_was_lost_unnoticed_is_made_again() {
     });
     let mut nsqd = server.accept().await;
     nsqd.handshake().await;
-    nsqd.expect("PUB t 2").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 2"]).await;
     publishing.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_certain_node_gets_the_message_or_nobody() {
-    let network = MockNetwork::new();
-    let brokers = brokers(&network, 2);
-    let producer = producer(&network, addresses(&brokers));
+    let (brokers, producer) = with_brokers(2, |builder| builder);
     let second = brokers[1].address();
     for _ in 0..3 {
         producer.publish_on(&second, "t", "x").await.unwrap();
@@ -147,9 +134,7 @@ async fn a_certain_node_gets_the_message_or_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn copies_go_to_different_nodes() {
-    let network = MockNetwork::new();
-    let brokers = brokers(&network, 3);
-    let producer = producer(&network, addresses(&brokers));
+    let (brokers, producer) = with_brokers(3, |builder| builder);
     let receipts = producer.publish_to(2, "t", "x").await.unwrap();
     assert_eq!(receipts.len(), 2);
     assert_ne!(receipts[0], receipts[1]);
@@ -188,9 +173,7 @@ async fn another_node_takes_the_copy_that_one_refuses() {
         "E_PUB_FAILED PUB failed no space left on device",
         "E_BAD_MESSAGE PUB message too big 1 > 0",
     ] {
-        let network = MockNetwork::new();
-        let brokers = brokers(&network, 3);
-        let producer = producer(&network, addresses(&brokers));
+        let (brokers, producer) = with_brokers(3, |builder| builder);
         brokers[0].refuse_publish(why);
         let nodes = nodes_of_copies(&producer, 2).await;
         assert_eq!(nodes, addresses(&brokers[1..]), "{why}");
@@ -200,9 +183,7 @@ async fn another_node_takes_the_copy_that_one_refuses() {
 
 #[tokio::test(start_paused = true)]
 async fn another_node_takes_the_copy_of_one_that_cannot_be_reached() {
-    let network = MockNetwork::new();
-    let brokers = brokers(&network, 4);
-    let producer = producer(&network, addresses(&brokers));
+    let (brokers, producer) = with_brokers(4, |builder| builder);
     brokers[0].refuse(true);
     brokers[1].refuse(true);
     let nodes = nodes_of_copies(&producer, 2).await;

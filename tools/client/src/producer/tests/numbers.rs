@@ -16,10 +16,7 @@ fn numbering(network: &MockNetwork, nodes: impl IntoIterator<Item = Address>) ->
 
 /// A producer with the settings of `set`, and its only nsqd.
 fn one_server(set: impl FnOnce(ProducerBuilder) -> ProducerBuilder) -> (MockServer, Producer) {
-    let network = MockNetwork::new();
-    let server = network.server("a:1");
-    let builder = set(numbering(&network, [server.address()]));
-    (server, builder.build().unwrap())
+    super::one_server(|builder| set(builder.number_messages()))
 }
 
 /// A producer, its nsqd, and the nsqd that the producer takes while the first one does not work.
@@ -41,14 +38,6 @@ async fn open(server: &mut MockServer) -> MockConnection {
     let mut nsqd = server.accept().await;
     nsqd.handshake_with_numbers().await;
     nsqd
-}
-
-/// Reads commands, which must be these, and answers each of them.
-async fn store(nsqd: &mut MockConnection, commands: &[&str]) {
-    for command in commands {
-        nsqd.expect(command).await;
-        nsqd.respond("OK").await;
-    }
 }
 
 /// Accepts the next connection, and stores these commands.

@@ -2,20 +2,9 @@
 
 use super::*;
 
-async fn open(server: &mut MockServer) -> MockConnection {
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd
-}
-
 #[tokio::test(start_paused = true)]
 async fn pipelined_publishes_are_answered_in_order() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()])
-        .batching(None)
-        .build()
-        .unwrap();
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
     let mut publishing = Vec::new();
     for body in ["1", "2", "3", "4", "5"] {
         publishing.push(start(&producer, "t", body).await);
@@ -46,19 +35,14 @@ async fn pipelined_publishes_are_answered_in_order() {
     // The next publish connects again.
     let publishing = start(&producer, "t", "6").await;
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 6").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 6"]).await;
     publishing.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn heartbeats_are_answered_and_publishing_goes_on() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
     nsqd.respond("OK").await;
     publishing.await.unwrap().unwrap();
     for _ in 0..5 {
@@ -76,9 +60,7 @@ async fn heartbeats_are_answered_and_publishing_goes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn an_http_server_is_recognised() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
+    let (mut server, producer) = one_server(|builder| builder);
     let publishing = start(&producer, "t", "1").await;
     let mut nsqd = server.accept().await;
     nsqd.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
@@ -91,9 +73,7 @@ async fn an_http_server_is_recognised() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_nsqd_is_noticed() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
+    let (mut server, producer) = one_server(|builder| builder);
     let publishing = start(&producer, "t", "1").await;
     let nsqd = open(&mut server).await;
     let start = Instant::now();
@@ -106,50 +86,32 @@ async fn a_silent_nsqd_is_noticed() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_publishes_of_a_topic_become_one_command() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let bodies = ["1", "2", "3"];
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move {
-            let publishes = bodies.map(|body| producer.publish("t", body));
-            join_all(publishes).await
-        }
-    });
+    let (mut server, producer) = one_server(|builder| builder);
+    let publishing = together(&producer, ["1", "2", "3"]).await;
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("MPUB t 1 2 3").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["MPUB t 1 2 3"]).await;
     let results = publishing.await.unwrap();
     assert!(results.iter().all(Result::is_ok), "{results:?}");
     // Alone, a publish is a PUB, and goes out at once.
     let publishing = start(&producer, "t", "4").await;
-    nsqd.expect("PUB t 4").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 4"]).await;
     publishing.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn messages_of_a_refused_batch_are_sent_one_by_one() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = tokio::spawn(async move {
-        let publishes = ["1", "2", "3"].map(|body| producer.publish("t", body));
-        join_all(publishes).await
-    });
+    let (mut server, producer) = one_server(|builder| builder);
+    let publishing = together(&producer, ["1", "2", "3"]).await;
     let mut nsqd = open(&mut server).await;
     nsqd.expect("MPUB t 1 2 3").await;
     nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
     nsqd.close();
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 1"]).await;
     nsqd.expect("PUB t 2").await;
     nsqd.fail("E_BAD_MESSAGE PUB message too big 3 > 2").await;
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 3").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 3"]).await;
     let results = publishing.await.unwrap();
     assert!(results[0].is_ok() && results[2].is_ok(), "{results:?}");
     let refused = results[1].as_ref().unwrap_err();
@@ -162,13 +124,8 @@ async fn messages_of_a_refused_batch_are_sent_one_by_one() {
 /// A newer publish joined the message that was sent alone, and the refusal of both made it wait for itself.
 #[tokio::test(start_paused = true)]
 async fn no_publish_joins_one_that_is_sent_alone() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move { join_all(["1", "2"].map(|body| producer.publish("t", body))).await }
-    });
+    let (mut server, producer) = one_server(|builder| builder);
+    let publishing = together(&producer, ["1", "2"]).await;
     let mut nsqd = open(&mut server).await;
     nsqd.expect("MPUB t 1 2").await;
     nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
@@ -196,10 +153,7 @@ async fn no_publish_joins_one_that_is_sent_alone() {
 /// The publishes behind a refused one had an unknown outcome, although nsqd had read none of them.
 #[tokio::test(start_paused = true)]
 async fn publishes_behind_a_refused_one_are_sent_again() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()]).batching(None);
-    let producer = producer.build().unwrap();
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
     let mut publishing = Vec::new();
     for body in ["1", "2", "3", "4"] {
         publishing.push(start(&producer, "t", body).await);
@@ -213,8 +167,7 @@ async fn publishes_behind_a_refused_one_are_sent_again() {
         assert!(error.is_about_message(), "{error}");
     }
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 4").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 4"]).await;
     publishing.remove(0).await.unwrap().unwrap();
 }
 
@@ -222,9 +175,7 @@ async fn publishes_behind_a_refused_one_are_sent_again() {
 /// end.
 #[tokio::test(start_paused = true)]
 async fn an_error_behind_the_handshake_is_no_refusal_of_a_message() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
+    let (mut server, producer) = one_server(|builder| builder);
     let publishing = start(&producer, "t", "1").await;
     for _ in 0..2 {
         let mut nsqd = open(&mut server).await;
@@ -239,10 +190,7 @@ async fn an_error_behind_the_handshake_is_no_refusal_of_a_message() {
 /// nsqd had read a part of the message when its time was over. The message counted as one that nsqd does not take.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_nsqd_read_in_part_is_sent_again() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()]).batching(None);
-    let producer = producer.build().unwrap();
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
     let first = start(&producer, "t", "1").await;
     let second = start(&producer, "t", "2").await;
     let mut nsqd = open(&mut server).await;
@@ -291,13 +239,8 @@ async fn a_node_that_does_not_answer_holds_up_no_refused_batch_of_another_one() 
 
 #[tokio::test(start_paused = true)]
 async fn a_batch_that_failed_in_the_middle_has_an_unknown_outcome() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = tokio::spawn(async move {
-        let publishes = ["1", "2"].map(|body| producer.publish("t", body));
-        join_all(publishes).await
-    });
+    let (mut server, producer) = one_server(|builder| builder);
+    let publishing = together(&producer, ["1", "2"]).await;
     let mut nsqd = open(&mut server).await;
     nsqd.expect("MPUB t 1 2").await;
     nsqd.fail("E_MPUB_FAILED MPUB failed no space left on device")
@@ -309,9 +252,7 @@ async fn a_batch_that_failed_in_the_middle_has_an_unknown_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn deferred_and_multiple_messages_have_their_commands() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
+    let (mut server, producer) = one_server(|builder| builder);
     let publishing = tokio::spawn(async move {
         let delay = Duration::from_micros(1_500_999);
         producer.publish_deferred("t", delay, "1").await?;
@@ -319,21 +260,14 @@ async fn deferred_and_multiple_messages_have_their_commands() {
         producer.publish_many("t", bodies).await
     });
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("DPUB t 1500 1").await;
-    nsqd.respond("OK").await;
-    nsqd.expect("MPUB t 2 3").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["DPUB t 1500 1", "MPUB t 2 3"]).await;
     publishing.await.unwrap().unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_answer_that_nobody_waits_for_ends_the_connection() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
     nsqd.respond("OK").await;
     publishing.await.unwrap().unwrap();
     nsqd.respond("OK").await;
@@ -342,14 +276,12 @@ async fn an_answer_that_nobody_waits_for_ends_the_connection() {
 
 #[tokio::test(start_paused = true)]
 async fn a_timeout_tells_whether_the_message_may_be_stored() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()])
-        .publish_timeout(Some(Duration::from_secs(5)))
-        .permits(1)
-        .batching(None)
-        .build()
-        .unwrap();
+    let (mut server, producer) = one_server(|builder| {
+        builder
+            .publish_timeout(Some(Duration::from_secs(5)))
+            .permits(1)
+            .batching(None)
+    });
     let first = start(&producer, "t", "1").await;
     let second = start(&producer, "t", "2").await;
     let mut nsqd = open(&mut server).await;
@@ -370,13 +302,7 @@ async fn a_timeout_tells_whether_the_message_may_be_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn permits_limit_the_publishes_without_an_answer() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()])
-        .permits(2)
-        .batching(None)
-        .build()
-        .unwrap();
+    let (mut server, producer) = one_server(|builder| builder.permits(2).batching(None));
     let mut publishing = Vec::new();
     for body in ["1", "2", "3"] {
         publishing.push(start(&producer, "t", body).await);
@@ -387,8 +313,7 @@ async fn permits_limit_the_publishes_without_an_answer() {
     let third = tokio::time::timeout(Duration::from_secs(1), nsqd.command()).await;
     assert!(third.is_err(), "{third:?}");
     nsqd.respond("OK").await;
-    nsqd.expect("PUB t 3").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 3"]).await;
     nsqd.respond("OK").await;
     for publish in publishing {
         publish.await.unwrap().unwrap();
@@ -397,21 +322,10 @@ async fn permits_limit_the_publishes_without_an_answer() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flush_waits_for_answers_and_close_is_final() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
-    let flushing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.flush().await }
-    });
-    let closing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.close().await }
-    });
-    settle().await;
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
+    let flushing = flush(&producer).await;
+    let closing = close(&producer).await;
     assert!(!flushing.is_finished() && !closing.is_finished());
     let refused = producer.publish("t", "2").await.unwrap_err();
     assert_eq!(refused.to_string(), "stopped");
@@ -429,12 +343,8 @@ async fn a_flush_waits_for_answers_and_close_is_final() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_clone_ends_the_connection_after_the_output() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
     publishing.abort();
     drop(producer);
     settle().await;

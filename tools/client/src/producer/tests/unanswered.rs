@@ -16,9 +16,7 @@ async fn mute(mut server: MockServer) {
 
 #[tokio::test(start_paused = true)]
 async fn a_close_gives_up_and_says_what_has_an_unknown_outcome() {
-    let network = MockNetwork::new();
-    let server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
+    let (server, producer) = one_server(|builder| builder);
     tokio::spawn(mute(server));
     let first = start(&producer, "t", "1").await;
     let second = start(&producer, "t", "2").await;
@@ -39,16 +37,9 @@ async fn a_close_gives_up_and_says_what_has_an_unknown_outcome() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flush_gives_up_and_the_publishes_go_on() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = builder(&network, [server.address()])
-        .flush_timeout(Duration::from_secs(5))
-        .build()
-        .unwrap();
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) =
+        one_server(|builder| builder.flush_timeout(Duration::from_secs(5)));
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
     let began_at = Instant::now();
     let flushed = timeout(Duration::from_secs(3600), producer.flush()).await;
     let error = flushed.expect("a flush has a limit").unwrap_err();
@@ -64,18 +55,9 @@ async fn a_flush_gives_up_and_the_publishes_go_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_breaks_during_a_flush_is_told() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd.expect("PUB t 1").await;
-    let flushing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.flush().await }
-    });
-    settle().await;
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, nsqd) = unanswered(&producer, &mut server).await;
+    let flushing = flush(&producer).await;
     nsqd.close();
     let error = flushing.await.unwrap().unwrap_err();
     assert_eq!(
@@ -88,13 +70,8 @@ async fn a_connection_that_breaks_during_a_flush_is_told() {
 /// The last clone goes away while a publish has no answer. Its connection ends in the background.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_producer_leaves_no_connection_behind() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder);
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
     publishing.abort();
     drop(producer);
     let began_at = Instant::now();

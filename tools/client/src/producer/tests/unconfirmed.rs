@@ -9,36 +9,11 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::*;
-use crate::core::Negotiated;
-use crate::error::{ConnectionError, ErrorFrame};
-use crate::outbox::Outbox;
-use crate::producer::open::{Numbers, Open};
-use crate::producer::session::Session;
+use crate::connection::{Negotiated, Outbox};
+use crate::error::ErrorFrame;
+use crate::producer::numbering::Numbers;
+use crate::producer::session::ProducerConnection;
 use crate::producer::unconfirmed::Account;
-
-async fn open(server: &mut MockServer) -> MockConnection {
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd
-}
-
-/// A producer without batching, and its only nsqd.
-fn one_server() -> (MockServer, Producer) {
-    let network = MockNetwork::new();
-    let server = network.server("a:1");
-    let producer = builder(&network, [server.address()]).batching(None);
-    (server, producer.build().unwrap())
-}
-
-/// A producer without batching that numbers its messages, and its only nsqd.
-fn one_numbering() -> (MockServer, Producer) {
-    let network = MockNetwork::new();
-    let server = network.server("a:1");
-    let producer = builder(&network, [server.address()])
-        .number_messages()
-        .batching(None);
-    (server, producer.build().unwrap())
-}
 
 /// Publishes "1", which nsqd refuses, and "2" behind it.
 async fn refused_and_skipped(
@@ -67,19 +42,14 @@ fn expect_unconfirmed(result: Result<(), UnansweredError>, text: &str) {
 /// The message is stored nowhere at this moment, and the program may end after the flush.
 #[tokio::test(start_paused = true)]
 async fn a_flush_confirms_no_publish_that_is_to_be_sent_again() {
-    let (mut server, producer) = one_server();
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
     let (mut nsqd, refused, skipped) = refused_and_skipped(&mut server, &producer).await;
-    let flushing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.flush().await }
-    });
-    settle().await;
+    let flushing = flush(&producer).await;
     nsqd.fail(REFUSAL).await;
     expect_unconfirmed(flushing.await.unwrap(), SKIPPED);
     refused.await.unwrap().unwrap_err();
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 2").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 2"]).await;
     skipped.await.unwrap().unwrap();
     producer.flush().await.unwrap();
 }
@@ -87,15 +57,14 @@ async fn a_flush_confirms_no_publish_that_is_to_be_sent_again() {
 /// The connection was over when the flush began, and no other one had the message.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_begins_before_a_publish_is_sent_again_does_not_confirm_it() {
-    let (mut server, producer) = one_server();
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
     let (mut nsqd, refused, skipped) = refused_and_skipped(&mut server, &producer).await;
     nsqd.fail(REFUSAL).await;
     refused.await.unwrap().unwrap_err();
     settle().await;
     expect_unconfirmed(producer.flush().await, SKIPPED);
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 2").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 2"]).await;
     skipped.await.unwrap().unwrap();
     producer.flush().await.unwrap();
     producer.close().await.unwrap();
@@ -106,7 +75,7 @@ async fn a_flush_that_begins_before_a_publish_is_sent_again_does_not_confirm_it(
 #[tokio::test(start_paused = true)]
 async fn a_flush_tells_once_of_forgotten_publishes_behind_a_refused_one() {
     for is_over in [false, true] {
-        let (mut server, producer) = one_server();
+        let (mut server, producer) = one_server(|builder| builder.batching(None));
         let (mut nsqd, refused, forgotten) = refused_and_skipped(&mut server, &producer).await;
         forgotten.abort();
         settle().await;
@@ -124,7 +93,7 @@ async fn a_flush_tells_once_of_forgotten_publishes_behind_a_refused_one() {
 /// The caller goes away while it waits for the connection over which the message is to be sent again.
 #[tokio::test(start_paused = true)]
 async fn a_close_tells_of_a_publish_that_nobody_sends_again() {
-    let (mut server, producer) = one_server();
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
     let (mut nsqd, refused, skipped) = refused_and_skipped(&mut server, &producer).await;
     nsqd.fail(REFUSAL).await;
     refused.await.unwrap().unwrap_err();
@@ -137,10 +106,8 @@ async fn a_close_tells_of_a_publish_that_nobody_sends_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_flush_tells_of_a_forgotten_publish_that_was_lost_before() {
-    let (mut server, producer) = one_server();
-    let forgotten = start(&producer, "t", "1").await;
-    let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (forgotten, nsqd) = unanswered(&producer, &mut server).await;
     forgotten.abort();
     settle().await;
     nsqd.close();
@@ -155,10 +122,8 @@ async fn a_flush_tells_of_a_forgotten_publish_that_was_lost_before() {
 /// The future of a lost publish has said so.
 #[tokio::test(start_paused = true)]
 async fn a_flush_does_not_repeat_what_a_publish_has_told() {
-    let (mut server, producer) = one_server();
-    let lost = start(&producer, "t", "1").await;
-    let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (lost, nsqd) = unanswered(&producer, &mut server).await;
     nsqd.close();
     lost.await.unwrap().unwrap_err();
     producer.flush().await.unwrap();
@@ -167,9 +132,7 @@ async fn a_flush_does_not_repeat_what_a_publish_has_told() {
 /// The messages of a refused batch wait for their turn to be sent alone. One of them is forgotten.
 #[tokio::test(start_paused = true)]
 async fn a_flush_confirms_no_message_of_a_refused_batch() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
+    let (mut server, producer) = one_server(|builder| builder);
     let mut together = Vec::new();
     for body in ["1", "2", "3"] {
         let producer = producer.clone();
@@ -201,7 +164,7 @@ async fn a_flush_confirms_no_message_of_a_refused_batch() {
 /// The reason of the loss was gone when the flush ended over the next connection: the error said "stopped".
 #[tokio::test(start_paused = true)]
 async fn a_flush_keeps_the_reason_over_the_next_connection() {
-    let (mut server, producer) = one_numbering();
+    let (mut server, producer) = one_server(|builder| builder.number_messages().batching(None));
     let kept = start(&producer, "t", "1").await;
     let mut nsqd = server.accept().await;
     nsqd.handshake_with_numbers().await;
@@ -211,17 +174,12 @@ async fn a_flush_keeps_the_reason_over_the_next_connection() {
         async move { producer.publish_to(1, "t", "2").await }
     });
     nsqd.expect("PUB t 1 2").await;
-    let flushing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.flush().await }
-    });
-    settle().await;
+    let flushing = flush(&producer).await;
     nsqd.close();
     copy.await.unwrap().unwrap_err();
     let mut nsqd = server.accept().await;
     nsqd.handshake_with_numbers().await;
-    nsqd.expect("PUB t 0 1").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 0 1"]).await;
     kept.await.unwrap().unwrap();
     expect_unconfirmed(
         flushing.await.unwrap(),
@@ -253,17 +211,12 @@ async fn a_flush_confirms_no_publish_that_nsqd_has_declined() {
         let publishing = start(&producer, "t", "1").await;
         let mut nsqd = open(&mut servers[0]).await;
         nsqd.expect("PUB t 1").await;
-        let flushing = tokio::spawn({
-            let producer = producer.clone();
-            async move { producer.flush().await }
-        });
-        settle().await;
+        let flushing = flush(&producer).await;
         nsqd.fail(error).await;
         nsqd.close();
         expect_unconfirmed(flushing.await.unwrap(), &declined(error));
         let mut nsqd = open(&mut servers[1]).await;
-        nsqd.expect("PUB t 1").await;
-        nsqd.respond("OK").await;
+        store(&mut nsqd, &["PUB t 1"]).await;
         let receipt = publishing.await.unwrap().unwrap();
         assert_eq!(receipt.node(), &servers[1].address());
         producer.flush().await.unwrap();
@@ -273,15 +226,9 @@ async fn a_flush_confirms_no_publish_that_nsqd_has_declined() {
 #[tokio::test(start_paused = true)]
 async fn a_close_confirms_no_publish_that_nsqd_has_declined() {
     for error in DECLINED {
-        let (mut server, producer) = one_server();
-        let publishing = start(&producer, "t", "1").await;
-        let mut nsqd = open(&mut server).await;
-        nsqd.expect("PUB t 1").await;
-        let closing = tokio::spawn({
-            let producer = producer.clone();
-            async move { producer.close().await }
-        });
-        settle().await;
+        let (mut server, producer) = one_server(|builder| builder.batching(None));
+        let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
+        let closing = close(&producer).await;
         nsqd.fail(error).await;
         nsqd.close();
         expect_unconfirmed(closing.await.unwrap(), &declined(error));
@@ -294,10 +241,8 @@ async fn a_close_confirms_no_publish_that_nsqd_has_declined() {
 #[tokio::test(start_paused = true)]
 async fn a_flush_tells_once_of_a_forgotten_publish_that_nsqd_has_declined() {
     for error in DECLINED {
-        let (mut server, producer) = one_server();
-        let forgotten = start(&producer, "t", "1").await;
-        let mut nsqd = open(&mut server).await;
-        nsqd.expect("PUB t 1").await;
+        let (mut server, producer) = one_server(|builder| builder.batching(None));
+        let (forgotten, mut nsqd) = unanswered(&producer, &mut server).await;
         forgotten.abort();
         settle().await;
         nsqd.fail(error).await;
@@ -311,7 +256,7 @@ async fn a_flush_tells_once_of_a_forgotten_publish_that_nsqd_has_declined() {
 /// A drain refuses all numbered publishes that are on the way. One of them is forgotten.
 #[tokio::test(start_paused = true)]
 async fn a_flush_confirms_no_numbered_publish_that_a_drain_refuses() {
-    let (mut server, producer) = one_numbering();
+    let (mut server, producer) = one_server(|builder| builder.number_messages().batching(None));
     let first = start(&producer, "t", "1").await;
     let mut nsqd = server.accept().await;
     nsqd.handshake_with_numbers().await;
@@ -319,11 +264,7 @@ async fn a_flush_confirms_no_numbered_publish_that_a_drain_refuses() {
     let forgotten = start(&producer, "t", "2").await;
     nsqd.expect("PUB t 1 2").await;
     forgotten.abort();
-    let flushing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.flush().await }
-    });
-    settle().await;
+    let flushing = flush(&producer).await;
     // The flush has begun before this publish, and does not count it.
     let newer = start(&producer, "t", "3").await;
     nsqd.expect("PUB t 2 3").await;
@@ -341,20 +282,11 @@ async fn a_flush_confirms_no_numbered_publish_that_a_drain_refuses() {
 /// The flush waited for a batch, and ended with its refusal.
 #[tokio::test(start_paused = true)]
 async fn a_flush_that_has_begun_confirms_no_message_of_a_refused_batch() {
-    let network = MockNetwork::new();
-    let mut server = network.server("a:1");
-    let producer = producer(&network, [server.address()]);
-    let together = tokio::spawn({
-        let producer = producer.clone();
-        async move { join_all(["1", "2"].map(|body| producer.publish("t", body))).await }
-    });
+    let (mut server, producer) = one_server(|builder| builder);
+    let together = together(&producer, ["1", "2"]).await;
     let mut nsqd = open(&mut server).await;
     nsqd.expect("MPUB t 1 2").await;
-    let flushing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.flush().await }
-    });
-    settle().await;
+    let flushing = flush(&producer).await;
     nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
     nsqd.close();
     let unconfirmed = flushing.await.unwrap().unwrap_err();
@@ -397,10 +329,8 @@ async fn a_publish_whose_timeout_has_ended_between_two_tries_is_told() {
 /// Only the flush that ended first told it, and the other one confirmed the publish.
 #[tokio::test(start_paused = true)]
 async fn each_flush_that_waits_for_a_forgotten_publish_tells_of_it() {
-    let (mut server, producer) = one_server();
-    let forgotten = start(&producer, "t", "1").await;
-    let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (forgotten, nsqd) = unanswered(&producer, &mut server).await;
     forgotten.abort();
     let flushes = [producer.clone(), producer.clone()]
         .map(|producer| tokio::spawn(async move { producer.flush().await }));
@@ -449,10 +379,8 @@ async fn a_flush_tells_of_a_lost_copy_that_was_forgotten() {
 /// The flush looked at all tasks again after each publish that had come back in the meantime.
 #[tokio::test(start_paused = true)]
 async fn a_flush_begins_although_publishes_come_back_all_the_time() {
-    let (mut server, producer) = one_server();
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
+    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (publishing, mut nsqd) = unanswered(&producer, &mut server).await;
     let account = Account {
         unconfirmed: Arc::clone(&producer.0.shared.unconfirmed),
         node: server.address(),
@@ -486,7 +414,7 @@ async fn a_flush_misses_no_publish_that_is_lost_while_it_begins() {
         nsqd.expect("PUB t 1").await;
         connections.push(nsqd);
     }
-    let tasks = producer.0.connections();
+    let tasks = producer.0.sessions();
     let reason = Arc::new(ConnectionError::Closed);
     let begun = producer.0.begin(|session| {
         tasks.iter().for_each(|(_, task)| task.end(&reason));
@@ -527,10 +455,10 @@ async fn a_flush_waits_for_a_message_that_a_task_is_given_again() {
     // The task of the node has not begun, and does not: this test gives the node a connection without a task.
     assert!(publishing.as_mut().poll(&mut cx).is_pending());
     let node = producer.0.pool.lock().all().remove(0);
-    let session = node.connections().remove(0);
-    let (_over, over) = watch::channel(());
+    let session = node.sessions().remove(0);
+    let (_over, over) = watch::channel(None);
     let outbox = Outbox::new();
-    let open = Open::new(Arc::clone(&session), outbox.clone(), Numbers::None, over);
+    let open = ProducerConnection::new(Arc::clone(&session), outbox.clone(), Numbers::None, over);
     node.succeed(&Arc::new(open), &Negotiated::default());
     assert!(publishing.as_mut().poll(&mut cx).is_pending());
     // The output has the message, and is empty then.

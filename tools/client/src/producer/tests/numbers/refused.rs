@@ -23,10 +23,7 @@ async fn publishes_behind_a_refused_one_come_again() {
 #[tokio::test(start_paused = true)]
 async fn the_messages_of_a_refused_batch_get_new_numbers() {
     let (mut server, producer) = one_server(|builder| builder);
-    let publishing = tokio::spawn(async move {
-        let together = ["1", "2"].map(|body| producer.publish("t", body));
-        join_all(together).await
-    });
+    let publishing = together(&producer, ["1", "2"]).await;
     let mut nsqd = open(&mut server).await;
     nsqd.expect("MPUB t 0 1 2").await;
     nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;

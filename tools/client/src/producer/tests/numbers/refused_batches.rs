@@ -24,10 +24,7 @@ async fn publish_and_cut(
     server: &mut MockServer,
     producer: &Producer,
 ) -> JoinHandle<Vec<Result<Receipt, PublishError>>> {
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move { join_all(["1", "2", "3"].map(|body| producer.publish("t", body))).await }
-    });
+    let publishing = together(producer, ["1", "2", "3"]).await;
     let mut nsqd = server.accept().await;
     nsqd.handshake_with_numbers().await;
     nsqd.expect("MPUB t 0 1 2 3").await;

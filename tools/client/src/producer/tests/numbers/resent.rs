@@ -11,8 +11,7 @@ async fn publishes_without_an_answer_come_again_before_newer_ones() {
     for body in ["1", "2", "3"] {
         publishing.push(start(&producer, "t", body).await);
     }
-    nsqd.expect("PUB t 1 1").await;
-    nsqd.respond("OK").await;
+    store(&mut nsqd, &["PUB t 1 1"]).await;
     settle().await;
     nsqd.close();
     settle().await;
@@ -28,13 +27,7 @@ async fn publishes_without_an_answer_come_again_before_newer_ones() {
 #[tokio::test(start_paused = true)]
 async fn a_batch_comes_again_with_its_numbers() {
     let (mut server, producer) = one_server(|builder| builder);
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move {
-            let together = ["1", "2", "3"].map(|body| producer.publish("t", body));
-            join_all(together).await
-        }
-    });
+    let publishing = together(&producer, ["1", "2", "3"]).await;
     for _ in 0..3 {
         let mut nsqd = open(&mut server).await;
         nsqd.expect("MPUB t 0 1 2 3").await;
@@ -153,11 +146,7 @@ async fn the_longest_limit_is_allowed() {
 async fn a_close_waits_for_publishes_that_come_again() {
     let (mut server, producer) = one_server(|builder| builder);
     let (publishing, nsqd) = unanswered(&producer, &mut server).await;
-    let closing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.close().await }
-    });
-    settle().await;
+    let closing = close(&producer).await;
     nsqd.close();
     let mut nsqd = open_and_store(&mut server, &["PUB t 0 1"]).await;
     publishing.await.unwrap().unwrap();

@@ -1,0 +1,188 @@
+//! [`ConsumerConnection`]: one connection of a consumer, for the threads that answer messages.
+
+#[cfg(feature = "dedup")]
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use wire::encode;
+
+use super::ready::ConnectionId;
+use crate::address::Address;
+use crate::connection::{Negotiated, Outbox, Position};
+use crate::error::ConnectionLost;
+
+/// nsqd's message timeout if nsqd did not say: its default.
+const MSG_TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
+/// nsqd's longest message timeout if nsqd did not say: its default.
+const MSG_TIMEOUT_MAX_DEFAULT: Duration = Duration::from_secs(15 * 60);
+
+/// One connection. Its counters need no lock.
+#[derive(Debug)]
+pub(crate) struct ConsumerConnection {
+    pub(crate) id: ConnectionId,
+    pub(crate) node: Address,
+    /// The largest RDY that this nsqd accepts.
+    pub(crate) ready_max: u32,
+    /// The time that nsqd gives to each message.
+    pub(crate) msg_timeout: Duration,
+    /// The longest time that nsqd gives to a message that is touched.
+    pub(crate) msg_timeout_max: Duration,
+    /// True when a message can be given back without counting an attempt.
+    pub(crate) has_uncounted: bool,
+    outbox: Outbox,
+    /// The highest RDY so far.
+    ready_peak: AtomicU32,
+    /// True when it was reported that nsqd accepts less than `max_in_flight`.
+    is_truncation_reported: AtomicBool,
+    created_at: Instant,
+    received: AtomicU64,
+    answered: AtomicU64,
+    /// The time of the last message, in milliseconds since `created_at`, plus 1. 0 means none.
+    last_message_ms: AtomicU64,
+    /// The messages about which the store of handled messages is asked.
+    #[cfg(feature = "dedup")]
+    checks: AtomicUsize,
+    is_lost: AtomicBool,
+    /// True when nsqd will send nothing more. The last answer then closes the connection.
+    is_draining: AtomicBool,
+}
+
+impl ConsumerConnection {
+    pub(crate) fn new(
+        now: Instant,
+        id: ConnectionId,
+        node: Address,
+        negotiated: &Negotiated,
+        outbox: Outbox,
+    ) -> ConsumerConnection {
+        let or = |stated: Duration, default| if stated.is_zero() { default } else { stated };
+        ConsumerConnection {
+            id,
+            node,
+            ready_max: u32::try_from(negotiated.max_rdy_count.max(0)).unwrap_or(u32::MAX),
+            msg_timeout: or(negotiated.msg_timeout, MSG_TIMEOUT_DEFAULT),
+            msg_timeout_max: or(negotiated.max_msg_timeout, MSG_TIMEOUT_MAX_DEFAULT),
+            has_uncounted: negotiated.req_uncounted,
+            outbox,
+            ready_peak: AtomicU32::new(0),
+            is_truncation_reported: AtomicBool::new(false),
+            created_at: now,
+            received: AtomicU64::new(0),
+            answered: AtomicU64::new(0),
+            last_message_ms: AtomicU64::new(0),
+            #[cfg(feature = "dedup")]
+            checks: AtomicUsize::new(0),
+            is_lost: AtomicBool::new(false),
+            is_draining: AtomicBool::new(false),
+        }
+    }
+
+    /// Sends commands. They are refused when the connection is over or closes.
+    pub(crate) fn send(
+        &self,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) -> Result<Position, ConnectionLost> {
+        self.outbox.append(write)
+    }
+
+    /// Sends a RDY count.
+    pub(crate) fn set_ready(&self, count: u32) -> Result<Position, ConnectionLost> {
+        // Before nsqd can know the count.
+        self.ready_peak.fetch_max(count, Ordering::Relaxed);
+        self.send(|out| encode::rdy(out, count))
+    }
+
+    /// Returns true, once, if nsqd accepts less than this `max_in_flight`.
+    pub(crate) fn take_truncation(&self, max_in_flight: u32) -> bool {
+        self.ready_max < max_in_flight && !self.is_truncation_reported.swap(true, Ordering::Relaxed)
+    }
+
+    /// Returns the highest RDY so far.
+    pub(crate) fn ready_peak(&self) -> u32 {
+        self.ready_peak.load(Ordering::Relaxed)
+    }
+
+    /// Returns the output, to wait for a position.
+    pub(crate) fn outbox(&self) -> &Outbox {
+        &self.outbox
+    }
+
+    /// Counts messages that nsqd sent.
+    pub(crate) fn count_received(&self, now: Instant, count: u64) {
+        let ms = now.duration_since(self.created_at).as_millis();
+        let ms = u64::try_from(ms).unwrap_or(u64::MAX - 1) + 1;
+        self.last_message_ms.store(ms, Ordering::Relaxed);
+        self.received.fetch_add(count, Ordering::Relaxed);
+    }
+
+    /// Counts one message that was answered, after its answer was sent. Closes the connection if it was the last one of
+    /// a connection that drains.
+    pub(crate) fn count_answered(&self) {
+        // Sequential consistency: either this thread sees that the connection drains, or `drain` sees this count.
+        self.answered.fetch_add(1, Ordering::SeqCst);
+        if self.is_draining.load(Ordering::SeqCst) && self.in_flight() == 0 {
+            self.outbox.close();
+        }
+    }
+
+    /// Counts a message about which the store of handled messages is asked.
+    #[cfg(feature = "memcached")]
+    pub(crate) fn begin_check(&self) {
+        self.checks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// States that the store has answered about a message, or is not asked any more.
+    #[cfg(feature = "memcached")]
+    pub(crate) fn end_check(&self) {
+        self.checks.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// Returns the number of messages about which the store of handled messages is asked.
+    #[cfg(feature = "dedup")]
+    pub(crate) fn checks(&self) -> usize {
+        self.checks.load(Ordering::Relaxed)
+    }
+
+    /// Returns the number of messages that were received and not answered.
+    pub(crate) fn in_flight(&self) -> u64 {
+        let answered = self.answered.load(Ordering::SeqCst);
+        let received = self.received.load(Ordering::SeqCst);
+        received.saturating_sub(answered)
+    }
+
+    /// Returns the time of the last message.
+    pub(crate) fn last_message_at(&self) -> Option<Instant> {
+        let ms = self.last_message_ms.load(Ordering::Relaxed);
+        let ms = ms.checked_sub(1)?;
+        Some(self.created_at + Duration::from_millis(ms))
+    }
+
+    /// States that nsqd sends nothing more. The connection closes when its last message is answered.
+    pub(crate) fn drain(&self) {
+        self.is_draining.store(true, Ordering::SeqCst);
+        if self.in_flight() == 0 {
+            self.outbox.close();
+        }
+    }
+
+    /// Returns true if nsqd sends nothing more.
+    pub(crate) fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::SeqCst)
+    }
+
+    /// States that the connection is over: the answers to its messages reach nobody.
+    pub(crate) fn lose(&self) {
+        self.is_lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Returns true if the connection is over.
+    pub(crate) fn is_lost(&self) -> bool {
+        self.is_lost.load(Ordering::Relaxed)
+    }
+
+    /// Ends the connection at once.
+    pub(crate) fn abort(&self) {
+        self.outbox.abort();
+    }
+}
