@@ -1894,7 +1894,7 @@ fn what_a_failed_sync_left_in_the_cache_is_written_again() {
 /// Direct I/O names the block layer's errors, and none of them was taken for the device's: the load was
 /// tried again for ever, and the channel stood still.
 #[test]
-fn damage_of_a_cold_segment_costs_one_message() {
+fn a_bad_sector_of_a_cold_segment_costs_one_message() {
     // A changed byte, and sectors that the device cannot read.
     let causes = [
         0,
