@@ -27,10 +27,10 @@
 //!   states.rs        States: what the topic saves beside the log
 //! ```
 //!
-//! The parts share a Context (context.rs), and answers.rs has what a log tells its topic. This file has the life of a log,
-//! and the appends. read.rs has the reads, and residency.rs the ways of segments out of
-//! memory, back into it, and away. An append only touches the memory of the tail and a few numbers. All other work happens
-//! once per segment, per sync or per checkpoint, and leaves as a [`Request`].
+//! The parts share a Context (context.rs), and answers.rs has what a log tells its topic. This file has the life of a
+//! log, and the appends. read.rs has the reads, and residency.rs the ways of segments out of memory, back into it, and
+//! away. An append only touches the memory of the tail and a few numbers. All other work happens once per segment, per
+//! sync or per checkpoint, and leaves as a [`Request`].
 
 mod answers;
 mod checkpoints;
