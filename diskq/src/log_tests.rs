@@ -225,6 +225,24 @@ impl World {
         self.log.make_checkpoint_due();
     }
 
+    fn finish_range(&mut self, range: SeqRange) {
+        (range.start.0..range.end.0).for_each(|seq| self.finish(Seq(seq)));
+    }
+
+    fn finish_all(&mut self) {
+        while let Some((&seq, _)) = self.owed.first_key_value() {
+            self.finish(seq);
+        }
+    }
+
+    /// The next job, which is a sync.
+    fn next_sync(&mut self) -> SyncJob {
+        match self.log.next_request() {
+            Some(Request::Sync(job)) => job,
+            other => panic!("{other:?}"),
+        }
+    }
+
     fn frames_are_right(&self, run: &Run) {
         let bytes = self.log.bytes(run);
         let mut at = 0;
@@ -848,9 +866,7 @@ fn what_is_finished_while_it_is_spilled_leaves_no_file() {
     while !world.log.segments().any(is_spilling) {
         world.must_append(500);
     }
-    for seq in world.owed.keys().copied().collect::<Vec<_>>() {
-        world.finish(seq);
-    }
+    world.finish_all();
     world.write_checkpoint(Durable::Yes);
     world.pump(100);
     world.log.check();
@@ -1171,9 +1187,7 @@ fn what_a_checkpoint_names_stays_until_a_synced_one_does_not() {
         world.must_append(500);
     }
     let sealed = world.log.sealed()[0].range();
-    for seq in sealed.start.0..sealed.end.0 {
-        world.finish(Seq(seq));
-    }
+    world.finish_range(sealed);
     let count = |world: &World| world.log.stats().segments;
     assert_eq!(count(&world), 2, "the synced checkpoint still names it");
     world.record(Durable::No);
@@ -1373,10 +1387,7 @@ fn a_shortage_ends_with_a_free_segment_of_its_own() {
     }
     world.step_time(300);
     assert!(world.log.is_disk_full());
-    let owed: Vec<Seq> = world.owed.keys().copied().collect();
-    for seq in owed {
-        world.finish(seq);
-    }
+    world.finish_all();
     world.write_checkpoint(Durable::Yes);
     world.step_time(300);
     world.step_time(300);
@@ -1883,7 +1894,7 @@ fn what_a_failed_sync_left_in_the_cache_is_written_again() {
 /// Direct I/O names the block layer's errors, and none of them was taken for the device's: the load was
 /// tried again for ever, and the channel stood still.
 #[test]
-fn damage_of_a_cold_segment_costs_one_message() {
+fn a_bad_sector_of_a_cold_segment_costs_one_message() {
     // A changed byte, and sectors that the device cannot read.
     let causes = [
         0,
@@ -1929,32 +1940,17 @@ fn syncs_are_grouped() {
     let mut world = World::new(small_options());
     world.fill(1, 10);
     world.log.sync_now();
-    let request = world.log.next_request();
-    let Some(Request::Sync(SyncJob {
-        segments,
-        names: true,
-        upto,
-        ..
-    })) = request
-    else {
-        panic!("{request:?}")
-    };
-    assert_eq!(segments.len(), 1);
+    let job = world.next_sync();
+    assert!(job.names && job.segments.len() == 1);
     world.append(10, 0).unwrap();
     world.append(10, 0).unwrap();
     world.log.sync_now();
     world.log.sync_now();
     assert!(world.log.next_request().is_none(), "one at a time");
-    world.end_sync(upto);
-    let request = world.log.next_request();
-    let Some(Request::Sync(SyncJob {
-        names: false, upto, ..
-    })) = request
-    else {
-        panic!("{request:?}")
-    };
-    assert_eq!(upto, world.log.next_seq());
-    world.end_sync(upto);
+    world.end_sync(job.upto);
+    let job = world.next_sync();
+    assert!(!job.names && job.upto == world.log.next_seq());
+    world.end_sync(job.upto);
     assert!(world.log.is_synced());
     assert!(world.log.next_request().is_none());
 }
@@ -2029,23 +2025,18 @@ fn what_is_published_together_is_synced_together() {
         None => None,
         other => panic!("{other:?}"),
     };
-    let ended = |world: &mut World, upto| {
-        let result = Ok(());
-        let reply = Reply::Synced { upto, result };
-        world.reply(reply);
-    };
     publish(&mut world, 5);
     let upto = started(&mut world).expect("at once");
     assert_eq!(upto, world.log.next_seq(), "all five");
     publish(&mut world, 2);
     world.mono += Duration::from_micros(400);
-    ended(&mut world, upto);
+    world.end_sync(upto);
     assert_eq!(started(&mut world), None, "as many may come again");
     publish(&mut world, 4);
     let upto = started(&mut world).expect("they have");
     assert_eq!(upto, world.log.next_seq());
     world.mono += Duration::from_micros(400);
-    ended(&mut world, upto);
+    world.end_sync(upto);
 
     publish(&mut world, 1);
     assert_eq!(started(&mut world), None);
@@ -2054,7 +2045,7 @@ fn what_is_published_together_is_synced_together() {
     world.mono += Duration::from_micros(400);
     world.log.handle_timeout(world.mono);
     let upto = started(&mut world).expect("no longer than the last one took");
-    ended(&mut world, upto);
+    world.end_sync(upto);
     publish(&mut world, 1);
     assert!(started(&mut world).is_some(), "one is as many as before");
 }
@@ -2071,9 +2062,8 @@ fn a_sync_starts_by_count_and_by_time() {
     for _ in 0..19 {
         world.append(10, 0).unwrap();
     }
-    let by_count = world.log.next_request();
-    assert!(matches!(by_count, Some(Request::Sync(_))));
-    let upto = world.log.next_seq();
+    // By count.
+    let upto = world.next_sync().upto;
     world.end_sync(upto);
     for _ in 0..20 {
         world.append(10, 0).unwrap();
@@ -2081,7 +2071,7 @@ fn a_sync_starts_by_count_and_by_time() {
     assert!(world.log.next_request().is_none(), "not within 200 ms");
     world.mono += Duration::from_millis(200);
     world.log.handle_timeout(world.mono);
-    assert!(matches!(world.log.next_request(), Some(Request::Sync(_))));
+    world.next_sync();
 }
 
 #[test]
@@ -2255,9 +2245,7 @@ fn a_piece_of_a_segment_that_nobody_holds_is_given_back() {
     assert_eq!(world.take(range, 10, u32::MAX), None);
     world.pump(1);
     assert!(world.take(range, 10, u32::MAX).is_some());
-    for seq in range.start.0..range.end.0 {
-        world.finish(Seq(seq));
-    }
+    world.finish_range(range);
     world.pump(100);
     assert!(world.log.segment_of(range.start).is_none());
 }

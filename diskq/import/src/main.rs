@@ -30,10 +30,10 @@ fn main() -> ExitCode {
 }
 
 fn command() -> Command {
-    let directory = |arg: Arg| arg.value_parser(value_parser!(PathBuf));
+    let directory = |arg: Arg| arg.required(true).value_parser(value_parser!(PathBuf));
     let data_path = arg!(--"data-path" <DIR> "Where the messages are (--data-path of the broker)");
     let output = arg!(--output <DIR> "Where to write; must be empty or missing");
-    let file_bytes = arg!(--"max-bytes-per-file" <BYTES>).required(false);
+    let file_bytes = arg!(--"max-bytes-per-file" <BYTES>);
     let export = Command::new("export")
         .about("Writes a data directory of the original nsqd, for going back to it")
         .long_about(

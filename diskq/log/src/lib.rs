@@ -54,14 +54,14 @@ pub use file_name::{
     SegmentNumber, file_number, is_partial_file, partial_file, segment_file, segment_number,
 };
 pub use log::{
-    Checkpoints, ColdMessage, Durable, Log, LogOptions, LogStats, Look, Notice, Residency, Run,
-    Segment, States, Taken,
+    Checkpoints, ColdMessage, Durable, FoundLog, Log, LogOptions, LogStats, Look, Notice,
+    Residency, Run, Segment, States, Taken,
 };
 pub use memory::{Memory, Pages, Written};
 pub use now::Now;
 pub use random::{Random, splitmix64};
 pub use range::SeqRange;
-pub use recovered::{ChannelFacts, FoundDeferral, FoundLog, NewestMessages, Recovered, TopicFacts};
+pub use recovered::{ChannelFacts, FoundDeferral, NewestMessages, Recovered, TopicFacts};
 pub use request::{
     CheckpointJob, CheckpointNumber, Failure, Piece, Reply, Request, StateJob, SyncFailure, SyncJob,
 };

@@ -21,19 +21,23 @@
 //! ```text
 //!   segments.rs      Segments: the messages by seq, and who holds them
 //!   supply.rs        Supply: where the next segment comes from
-//!   residency.rs     Loads: the memory of loads, and the loads to be tried again
+//!   loads.rs         Loads: the memory of loads, and the loads to be tried again
 //!   sync.rs          Sync: when a sync starts, and what its result means
 //!   checkpoints.rs   Checkpoints: when a checkpoint is due, how it is put together, what it keeps
 //!   states.rs        States: what the topic saves beside the log
 //! ```
 //!
-//! This file has the life of a log, and the appends. read.rs has the reads, and residency.rs the ways of segments out of
-//! memory, back into it, and away. An append only touches the memory of the tail and a few numbers. All other work happens
-//! once per segment, per sync or per checkpoint, and leaves as a [`Request`].
+//! The parts share a Context (context.rs), and answers.rs has what a log tells its topic. This file has the life of a
+//! log, and the appends. read.rs has the reads, and residency.rs the ways of segments out of memory, back into it, and
+//! away. An append only touches the memory of the tail and a few numbers. All other work happens once per segment, per
+//! sync or per checkpoint, and leaves as a [`Request`].
 
+mod answers;
 mod checkpoints;
+mod context;
 #[cfg(feature = "sim")]
 mod inspect;
+mod loads;
 mod read;
 mod residency;
 mod segments;
@@ -41,7 +45,6 @@ mod states;
 mod supply;
 mod sync;
 
-use std::collections::VecDeque;
 use std::iter;
 use std::sync::Arc;
 use std::time::Duration;
@@ -50,192 +53,49 @@ use wire::id::{MessageId, Seq};
 use wire::origin::Origin;
 
 use crate::checkpoint::{CheckpointDraft, CheckpointRun, Runs};
-use crate::error::{AppendError, Damage};
+use crate::error::AppendError;
 use crate::file_name::SegmentNumber;
-use crate::memory::Memory;
 use crate::policy::{self, RETRY_AFTER, TAIL_IDLE_AFTER};
 use crate::range::SeqRange;
-use crate::recovered::FoundLog;
 use crate::request::{CheckpointNumber, Reply, Request};
 use crate::segment::{
-    FRAMES_AT, Head, NewFrame, SEGMENT_BYTES_LIMIT, SPILLED_BYTES, Seal, bytes_needed, write_frame,
-    write_head, write_numbered, write_seal,
+    FRAMES_AT, Head, NewFrame, SEGMENT_BYTES_LIMIT, Seal, bytes_needed, write_frame, write_head,
+    write_numbered, write_seal,
 };
 use crate::slot::SlotKind;
 use crate::state::TopicFile;
 
-use residency::Loads;
+use context::Context;
+use loads::Loads;
 use segments::Segments;
 use supply::{Stocked, Supply};
 use sync::Sync;
 
+pub use answers::{ColdMessage, LogStats, Look, Notice, Run, Taken};
 pub use checkpoints::{Checkpoints, Durable};
-pub use read::{ColdMessage, Look, Run, Taken};
+pub use context::LogOptions;
 pub use segments::{Residency, Segment};
 pub use states::States;
 
-/// The settings of a log. The rules that nobody chooses are in `policy.rs`.
-#[derive(Clone, Debug)]
-pub struct LogOptions {
-    /// The node id inside every message id.
-    pub node: u16,
-    /// The size of a log's first segment.
-    pub segment_bytes_min: u32,
-    /// The size up to which segments grow with the flow.
-    pub segment_bytes_steady: u32,
-    /// The size up to which segments grow with the live backlog: [`SPILLED_BYTES`], or `--max-bytes-per-file` if that
-    /// is less.
-    pub segment_bytes_max: u32,
-    /// Messages kept in memory (`--mem-queue-size`); beyond that sealed segments are only on disk.
-    pub resident_messages: u64,
-    /// Bytes that may stay resident whatever `resident_messages` says.
-    pub resident_bytes_min: u64,
-    /// Unsynced messages that start a sync (`--sync-every`).
-    pub sync_every: u64,
-    /// The longest time a message stays unsynced, and between checkpoints (`--sync-timeout`).
-    pub sync_timeout: Duration,
-    /// Recycled segments kept for the next appends; more of them up to `resident_bytes_min`.
-    pub pool_segments_min: usize,
-    /// The kind of the slots of new segments: with the origins of the messages, or without.
-    pub slots: SlotKind,
-    /// The random number of the process, which seeds the generations. Fixed in simulation.
-    pub process_seed: u64,
-}
-
-impl Default for LogOptions {
-    fn default() -> LogOptions {
-        LogOptions {
-            node: 0,
-            segment_bytes_min: 32 << 10,
-            segment_bytes_steady: 1 << 20,
-            segment_bytes_max: SPILLED_BYTES,
-            resident_messages: 10_000,
-            resident_bytes_min: 8 << 20,
-            sync_every: 2_500,
-            sync_timeout: Duration::from_secs(2),
-            pool_segments_min: 4,
-            slots: SlotKind::Plain,
-            process_seed: 0,
-        }
-    }
-}
-
-/// A message of a log to its topic.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Notice {
-    /// Appends that would have blocked or were refused may be tried again.
-    Room,
-    /// No room could be made: refuse the publishes that wait for it.
-    RoomRefused {
-        /// The failed attempt, its file, and the system's answer.
-        cause: Arc<str>,
-        /// True if the log had room before, or lacked it for another kind of reason.
-        is_new: bool,
-    },
-    /// These seqs are resident now: a whole segment, or the part of it that a peek has read.
-    Loaded(SeqRange),
-    /// These seqs could not be made resident. If the file is gone they are damaged from now on;
-    /// otherwise the log tries again by itself.
-    LoadFailed(SeqRange, Arc<str>),
-    /// Everything below is synced, or nobody holds it any more.
-    Synced(Seq),
-    /// A sync could not open its files. Nothing is lost, and the log tries again by itself. If several syncs in a row
-    /// fail in this way, the log tells of the first, and then of one every 10 s.
-    SyncDelayed(Arc<str>),
-    /// A segment could not be copied to a file of its own. Nothing is lost: it stays in memory, and
-    /// is tried again.
-    SpillFailed(Arc<str>),
-    /// A sync failed: the log takes no more messages. Told once.
-    SyncFailed(Arc<str>),
-    /// This checkpoint, and with it every one of a lower number, is written.
-    Checkpointed {
-        /// The checkpoint.
-        number: CheckpointNumber,
-        /// True if it is durable; never after a failed sync.
-        synced: bool,
-    },
-    /// This checkpoint could not be written; an older one stands. It is due again.
-    CheckpointFailed {
-        /// The checkpoint.
-        number: CheckpointNumber,
-        /// The failed attempt, its file, and the system's answer.
-        cause: Arc<str>,
-    },
-    /// The topic's file was written, or could not be. An older file stands then.
-    TopicFileWritten(Result<(), Arc<str>>),
-    /// The topic's file was written, and could not be given its name. An older file stands.
-    TopicFileNotRenamed(Arc<str>),
-    /// The topic's state of all messages below this seq is durable.
-    StateSaved(Seq),
-    /// The topic's state of all messages below this seq could not be saved; an older one stands.
-    StateFailed(Seq, Arc<str>),
-    /// Something on disk is not what was written there.
-    Damage(Damage),
-}
-
-/// Facts for /stats and /ping.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LogStats {
-    /// Bytes of all segment files, the spare and the pool included.
-    pub bytes_on_disk: u64,
-    /// Bytes of all segments in memory, the spare and the pool included.
-    pub resident_bytes: u64,
-    /// Segments that hold messages.
-    pub segments: u32,
-    /// Segments that hold messages and are not in memory.
-    pub cold_segments: u32,
-    /// Mappings held, the spare and the pool included.
-    pub mappings: u32,
-    /// Messages lost to damage that start-up or this run has found.
+/// The facts from which start-up makes a [`Log`].
+#[derive(Debug, Default)]
+pub struct FoundLog {
+    /// The segments with messages: sorted by seq, not overlapping, none resident.
+    pub segments: Vec<Segment>,
+    /// The seq of the next append.
+    pub next: Seq,
+    /// Everything below is synced.
+    pub synced: Seq,
+    /// The number of the next segment file.
+    pub next_number: SegmentNumber,
+    /// The checkpoints that were found.
+    pub checkpoints: Checkpoints,
+    /// The saved states that were found.
+    pub states: States,
+    /// The number of messages that are lost.
     pub damaged_count: u64,
-    /// Syncs that have ended well.
-    pub sync_count: u64,
-    /// The time from request to answer of these syncs, all together.
-    pub sync_time: Duration,
-    /// The answer of [`Log::health`].
-    pub health: Option<String>,
-}
-
-/// What the parts of a log share.
-#[derive(Debug)]
-struct Context {
-    options: LogOptions,
-    /// The newest time any call has brought.
-    mono: Duration,
-    /// The jobs for the keeper.
-    requests: VecDeque<Request>,
-    /// The topic is told of this with the next answer of the keeper.
-    notices: Vec<Notice>,
-    /// Every file up to this number existed when the last reply came.
-    prepared_upto: SegmentNumber,
-    /// The time at which the last sync began.
-    sync_began: Option<Duration>,
-}
-
-impl Context {
-    #[inline]
-    fn see(&mut self, mono: Duration) {
-        self.mono = self.mono.max(mono);
-    }
-
-    fn ask(&mut self, request: Request) {
-        self.requests.push_back(request);
-    }
-
-    fn tell(&mut self, notice: Notice) {
-        self.notices.push(notice);
-    }
-
-    /// Has a file removed, and its memory unmapped.
-    fn discard(&mut self, segment: SegmentNumber, memory: Option<Memory>) {
-        self.ask(Request::Discard { segment, memory });
-    }
-
-    /// Gives memory back that is no file's.
-    fn free(&mut self, memory: impl IntoIterator<Item = Memory>) {
-        let memory = memory.into_iter();
-        self.requests.extend(memory.map(Request::Free));
-    }
+    /// Files whose names have to be gone for good before anything is synced.
+    pub voided: Vec<SegmentNumber>,
 }
 
 /// One reason for which a log wants to be woken up. `Log::due_at` says when, and `Log::fire` what happens then.
@@ -304,14 +164,7 @@ impl Log {
             sync: Sync::new(Seq(0)),
             checkpoints: Checkpoints::default(),
             states: States::default(),
-            context: Context {
-                options,
-                mono: Duration::ZERO,
-                requests: VecDeque::new(),
-                notices: Vec::new(),
-                prepared_upto: SegmentNumber(0),
-                sync_began: None,
-            },
+            context: Context::new(options),
         }
     }
 

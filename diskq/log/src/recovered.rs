@@ -1,35 +1,13 @@
-//! [`FoundLog`] and [`Recovered`]: a log as start-up finds it, and as start-up hands it over.
+//! [`Recovered`]: a log as start-up hands it over, and what is owed from it.
 
 use wire::id::Seq;
 use wire::origin::Origin;
 
 use crate::checkpoint::{Checkpoint, Roster};
 use crate::error::{Damage, DamageKind};
-use crate::file_name::SegmentNumber;
-use crate::log::{Checkpoints, Log, Segment, States};
+use crate::log::Log;
 use crate::range::SeqRange;
 use crate::state::SavedState;
-
-/// The facts from which start-up makes a [`Log`].
-#[derive(Debug, Default)]
-pub struct FoundLog {
-    /// The segments with messages: sorted by seq, not overlapping, none resident.
-    pub segments: Vec<Segment>,
-    /// The seq of the next append.
-    pub next: Seq,
-    /// Everything below is synced.
-    pub synced: Seq,
-    /// The number of the next segment file.
-    pub next_number: SegmentNumber,
-    /// The checkpoints that were found.
-    pub checkpoints: Checkpoints,
-    /// The saved states that were found.
-    pub states: States,
-    /// The number of messages that are lost.
-    pub damaged_count: u64,
-    /// Files whose names have to be gone for good before anything is synced.
-    pub voided: Vec<SegmentNumber>,
-}
 
 /// A deferred message that no checkpoint has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

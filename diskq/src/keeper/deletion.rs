@@ -14,8 +14,8 @@ use std::path::{Path, PathBuf};
 
 use diskq_log::{Failure, TopicFacts};
 
-use super::Keeper;
 use super::directory::{DELETED_INFIX, LOG_SUFFIX, deleted_topic, log_path, topic_of};
+use super::jobs::Keeper;
 use crate::error::{Attempt, DiskError};
 use crate::files::{Entry, Files};
 

@@ -13,7 +13,7 @@ use diskq_log::{
 };
 
 use super::directory::LogDirectory;
-use super::is_media_error;
+use super::reading::is_media_error;
 use crate::data_path::DataPath;
 use crate::files::{Files, SyncError, is_shortage};
 use crate::mapping;

@@ -24,7 +24,8 @@ use std::io;
 use diskq_log::plant;
 use diskq_log::{Failure, Reply, Request, SyncFailure};
 
-use super::{Keeper, has_sync_first, log_path};
+use super::directory::log_path;
+use super::jobs::{Keeper, has_sync_first};
 use crate::files::Files;
 
 /// A file system as one keeper thread syncs it as a whole, until that fails once.

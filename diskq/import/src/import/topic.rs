@@ -27,7 +27,7 @@ use crate::nsqd_files::{QueueReader, queue_name};
 
 use super::directory::Directory;
 use super::seen::{Seen, Stored};
-use super::{TakeoverOptions, TopicTakeover};
+use super::takeover::{TakeoverOptions, TopicTakeover};
 
 /// The inputs that all topics of a takeover share.
 pub(super) struct Import<'a, F> {

@@ -7,10 +7,11 @@ use std::{io, iter};
 use wire::id::{SEQ_MAX, Seq};
 use wire::name::ChannelName;
 
-use super::{
-    ChannelCheckpoint, Checkpoint, CheckpointDraft, CheckpointOf, CheckpointRun, GraceCheckpoint,
-    PauseTerms, Runs, TimedRuns, UndoCheckpoint,
+use super::content::{
+    ChannelCheckpoint, Checkpoint, CheckpointDraft, CheckpointOf, GraceCheckpoint, PauseTerms,
+    TimedRuns, UndoCheckpoint,
 };
+use super::runs::{CheckpointRun, Runs};
 use crate::crc::crc32c;
 use crate::range::SeqRange;
 

@@ -1,11 +1,60 @@
-//! [`Runs`]: a list of runs of a draft.
+//! [`CheckpointRun`], and [`Runs`]: a list of runs of a draft.
 
 use std::borrow::Cow;
 use std::collections::BinaryHeap;
 
 use wire::id::Seq;
 
-use super::CheckpointRun;
+use crate::range::SeqRange;
+
+/// Seqs of one channel that share their attempts and due time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CheckpointRun {
+    /// The first seq.
+    pub start: Seq,
+    /// The number of seqs.
+    pub count: u64,
+    /// Deliveries so far.
+    pub attempts: u16,
+    /// The time from which on the messages may be delivered, in Unix nanoseconds. 0: now.
+    pub due_ns: u64,
+}
+
+impl CheckpointRun {
+    /// A run of messages that were never delivered.
+    #[must_use]
+    pub fn fresh(range: SeqRange, due_ns: u64) -> CheckpointRun {
+        CheckpointRun {
+            start: range.start,
+            count: range.len(),
+            attempts: 0,
+            due_ns,
+        }
+    }
+
+    /// The same for other messages.
+    #[must_use]
+    pub fn with_range(self, range: SeqRange) -> CheckpointRun {
+        CheckpointRun {
+            start: range.start,
+            count: range.len(),
+            ..self
+        }
+    }
+
+    /// The seqs of the run.
+    #[must_use]
+    pub fn range(&self) -> SeqRange {
+        SeqRange::new(self.start, Seq(self.start.0.saturating_add(self.count)))
+    }
+
+    /// Returns whether `next` is the rest of a longer run that begins with this one.
+    #[must_use]
+    pub fn is_continued_by(&self, next: &CheckpointRun) -> bool {
+        self.range().end == next.start
+            && (self.attempts, self.due_ns) == (next.attempts, next.due_ns)
+    }
+}
 
 /// Runs per chunk of a list: 1 MiB. With smaller ones the allocator spends 2 ms at once sorting the chunks of ten
 /// million runs that the keeper gave back.

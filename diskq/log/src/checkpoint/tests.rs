@@ -6,6 +6,7 @@ use proptest::prelude::*;
 use super::encoding::{HEAD_BYTES, LENGTH_VERSION, MAGIC, RUN_BYTES, VERSION};
 use super::runs::CHUNK_RUNS;
 use super::*;
+use wire::id::Seq;
 
 fn run(start: u64, count: u64, attempts: u16, due_ns: u64) -> CheckpointRun {
     CheckpointRun {

@@ -10,9 +10,10 @@ use crate::file_name::SegmentNumber;
 use crate::policy::RETRY_AFTER;
 use crate::request::{CheckpointJob, CheckpointNumber, Request, SyncFailure};
 
+use super::answers::Notice;
+use super::context::Context;
 use super::segments::{Segment, Segments};
 use super::sync::Sync;
-use super::{Context, Notice};
 
 /// The demand that a checkpoint survives a power failure, and not only the end of the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

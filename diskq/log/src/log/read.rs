@@ -1,82 +1,17 @@
 //! Reading: whole runs of frames, found by two looks into the slot table, and looks at single messages.
 
-use std::ops::Range;
 use std::time::Duration;
 
 use wire::frame::HEADER_BYTES;
 use wire::id::Seq;
 
 use crate::error::{Damage, DamageKind};
-use crate::file_name::{SegmentNumber, segment_file};
+use crate::file_name::segment_file;
 use crate::range::SeqRange;
-use crate::request::Request;
-use crate::segment::{self, Head, slot_at};
+use crate::segment::{self, slot_at};
 
 use super::segments::{Residency, Segment, Which};
-use super::{Log, Notice};
-
-/// The result of [`Log::take_run`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Taken {
-    /// Frames to send.
-    Run(Run),
-    /// The segment is not resident; the keeper was asked. Try again after [`Notice::Loaded`].
-    Loading,
-    /// These messages are lost, and are counted already. Release them and continue behind them.
-    Damaged(SeqRange),
-}
-
-/// One contiguous piece of one segment: whole frames.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Run {
-    /// The seq of the first frame.
-    pub first: Seq,
-    /// The number of frames.
-    pub count: u32,
-    /// The offset in the segment at which the run starts.
-    pub start: u32,
-    /// The offset in the segment at which the run ends.
-    pub end: u32,
-}
-
-/// The place of a message on disk.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ColdMessage {
-    /// The file.
-    pub segment: SegmentNumber,
-    /// The content of the file's head. If the file is used again in the meantime, its head is another one.
-    pub head: Head,
-    /// The number of the message in the segment.
-    pub index: u32,
-}
-
-impl ColdMessage {
-    /// Returns the job that reads messages of a segment from this one on, and changes nothing. The job reads this
-    /// message in any case, and ends before the next message that would make the frames exceed `bytes_max` bytes.
-    #[must_use]
-    pub fn read_request(&self, count: u32, bytes_max: u32) -> Request {
-        let indices: Range<u32> = self.index..self.index.saturating_add(count);
-        Request::Peek {
-            segment: self.segment,
-            head: self.head,
-            indices,
-            bytes_max,
-        }
-    }
-}
-
-/// The result of [`Log::look`](super::Log::look).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Look<'a> {
-    /// The message is in memory: its whole frame.
-    Frame(&'a [u8]),
-    /// The message is not in memory, or its memory is on its way.
-    Cold(ColdMessage),
-    /// The message is damaged.
-    Damaged,
-    /// The log does not have the message.
-    Gone,
-}
+use super::{ColdMessage, Log, Look, Notice, Run, Taken};
 
 impl Log {
     /// The next frames of `range`, from its start: one contiguous piece of one segment.

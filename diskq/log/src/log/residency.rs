@@ -1,58 +1,18 @@
 //! The reasons for which a segment stays (holders of its messages, socket writes, checkpoints), and the ways of sealed
 //! segments out of memory and back into it: spill, load and peek.
 
-use std::time::Duration;
-
 use wire::id::Seq;
 
 use crate::error::{Damage, DamageKind};
 use crate::file_name::{SegmentNumber, segment_file};
 use crate::memory::Memory;
-use crate::policy::{self, BUFFERS_MAX, IDLE_AFTER, RETRY_AFTER, STAYS_FOR};
+use crate::policy::{self, STAYS_FOR};
 use crate::range::SeqRange;
 use crate::request::{Failure, Piece, Request, SyncFailure};
 use crate::segment::FRAMES_AT;
 
 use super::segments::{Residency, Segment, Which};
-use super::{Context, Log, Notice};
-
-/// The memory of loads, and the loads that failed.
-#[derive(Debug, Default)]
-pub(super) struct Loads {
-    /// Memory for the next loads.
-    pub(super) buffers: Vec<Memory>,
-    /// Loads that failed for want of something that may come back, and when to try again.
-    retries: Vec<(SegmentNumber, Duration)>,
-    /// The time at which the last load was asked for.
-    last: Duration,
-}
-
-impl Loads {
-    /// Keeps a buffer for the next load. If there are enough, gives the oldest one back.
-    fn keep_buffer(&mut self, context: &mut Context, memory: Memory) {
-        if self.buffers.len() == BUFFERS_MAX {
-            context.free([self.buffers.remove(0)]);
-        }
-        self.buffers.push(memory);
-    }
-
-    fn retry_later(&mut self, context: &Context, number: SegmentNumber) {
-        self.retries.push((number, context.mono + RETRY_AFTER));
-    }
-
-    pub(super) fn retry_at(&self) -> Option<Duration> {
-        self.retries.iter().map(|&(_, at)| at).min()
-    }
-
-    /// Returns when the unused buffers are given back.
-    pub(super) fn trim_at(&self) -> Option<Duration> {
-        (!self.buffers.is_empty()).then_some(self.last + IDLE_AFTER)
-    }
-
-    pub(super) fn trim(&mut self, context: &mut Context) {
-        context.free(self.buffers.drain(..));
-    }
-}
+use super::{Log, Notice};
 
 impl Log {
     /// Adds `holders` holders to each seq of the range. A segment lives while it has any.

@@ -7,8 +7,9 @@ use crate::random::splitmix64;
 use crate::request::{Request, StateJob, SyncFailure};
 use crate::state::{TopicFile, UnfinishedFile};
 
+use super::answers::Notice;
+use super::context::Context;
 use super::sync::Sync;
-use super::{Context, Notice};
 
 /// The saved states, in two files that are written in turns.
 #[derive(Clone, Copy, Debug, Default)]

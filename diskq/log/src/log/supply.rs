@@ -10,7 +10,8 @@ use crate::policy::{self, IDLE_AFTER, RETRY_AFTER, SPILLING_ENOUGH};
 use crate::request::{Failure, Request};
 use crate::segment::next_generation;
 
-use super::{Context, LogOptions, Notice};
+use super::answers::Notice;
+use super::context::{Context, LogOptions};
 
 /// A segment file in memory that holds nothing anyone needs.
 #[derive(Debug)]

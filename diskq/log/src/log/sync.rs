@@ -9,8 +9,9 @@ use crate::file_name::SegmentNumber;
 use crate::policy::RETRY_AFTER;
 use crate::request::{Request, SyncFailure, SyncJob};
 
+use super::answers::Notice;
+use super::context::Context;
 use super::segments::{Residency, Segments};
-use super::{Context, Notice};
 
 /// The least time between two syncs that start because of the number of unsynced messages. At high rates, more syncs
 /// would only write the same warm pages again and again.
