@@ -64,7 +64,7 @@ impl Filter {
             (None, _) => false,
             (Some(_), None) => true,
             (Some(Value::String(found)), Some(equals)) => found == equals,
-            (Some(found), Some(equals)) => found.to_string() == *equals,
+            (Some(found), Some(equals)) => equals == &*found.to_string(),
         }
     }
 }
