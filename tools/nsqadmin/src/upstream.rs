@@ -111,8 +111,9 @@ impl Upstream {
         }
     }
 
-    /// Returns the same client for questions that are asked all the time. It is quiet, and adds its answers to `answer_time`.
-    /// It does not load slow servers without end: a question that got no answer fails for a while without being asked.
+    /// Returns the same client for questions that are asked all the time. It is quiet, and adds its answers to
+    /// `answer_time`. It does not load slow servers without end: a question that got no answer fails for a while
+    /// without being asked.
     #[must_use]
     pub fn for_collecting(&self, answer_time: AnswerTime) -> Upstream {
         Upstream {
@@ -329,8 +330,8 @@ fn same_question() -> redirect::Policy {
     })
 }
 
-/// Returns the policy of notifications. A redirect with 307 or 308 repeats the POST. With 301, 302 or 303, the body would be
-/// dropped, and the endpoint would be told nothing.
+/// Returns the policy of notifications. A redirect with 307 or 308 repeats the POST. With 301, 302 or 303, the body
+/// would be dropped, and the endpoint would be told nothing.
 pub fn with_body() -> redirect::Policy {
     redirect::Policy::custom(|attempt| match attempt.status().as_u16() {
         307 | 308 if attempt.previous().len() <= REDIRECTS_MAX => attempt.follow(),
@@ -549,8 +550,8 @@ impl Unanswered {
     }
 }
 
-/// The time in which servers worked on answers, since the last look. The wait for a server that gives none is not part of it. All
-/// clones count the same.
+/// The time in which servers worked on answers, since the last look. The wait for a server that gives none is not part
+/// of it. All clones count the same.
 #[derive(Clone, Debug, Default)]
 pub struct AnswerTime(Arc<Mutex<Vec<(Instant, Instant)>>>);
 
@@ -595,8 +596,8 @@ pub fn without_user(url: &str) -> Cow<'_, str> {
     }
 }
 
-/// Returns the value of a flag whose URL may have secrets: the password, or the user alone, and the query are not shown. Nothing of
-/// a text that is no URL is shown.
+/// Returns the value of a flag whose URL may have secrets: the password, or the user alone, and the query are not
+/// shown. Nothing of a text that is no URL is shown.
 pub fn masked(url: &str) -> String {
     let Ok(mut parsed) = Url::parse(url) else {
         return if url.is_empty() { "" } else { SECRET }.to_owned();
