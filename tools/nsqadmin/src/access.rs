@@ -135,9 +135,9 @@ impl Access {
     /// Returns the `Host` of a request from this machine that a page of another site may have sent by DNS rebinding: the
     /// browser then takes that page for nsqadmin's own.
     ///
-    /// A proxy on this machine also sends names that nsqadmin does not know, and its headers excuse them. A page's script can
-    /// set these headers, too. But a page's request that acts has `Origin`, and has `Sec-Fetch-Site` only over HTTPS, where
-    /// the browser has checked the name. So `Origin` without `Sec-Fetch-Site` is never excused.
+    /// A proxy on this machine also sends names that nsqadmin does not know, and its headers excuse them. A page's
+    /// script can set these headers, too. But a page's request that acts has `Origin`, and has `Sec-Fetch-Site` only
+    /// over HTTPS, where the browser has checked the name. So `Origin` without `Sec-Fetch-Site` is never excused.
     pub fn unknown_host<'h>(&self, headers: &'h HeaderMap, peer: IpAddr) -> Option<&'h str> {
         let host = headers.get(HOST)?.to_str().unwrap_or("?");
         if !peer.to_canonical().is_loopback() || self.host_names.have(host) {
@@ -250,8 +250,8 @@ pub(crate) fn is_invisible(character: char) -> bool {
     is_format || character.is_control()
 }
 
-/// Parses a range of IP addresses in Go's notation: `192.0.2.0/24` or `2001:db8::/32`. Bits behind the prefix mean nothing. The parser of [`IpNet`] also takes
-/// `010.0.0.1/8`, which Go refuses, so the address is parsed apart.
+/// Parses a range of IP addresses in Go's notation: `192.0.2.0/24` or `2001:db8::/32`. Bits behind the prefix mean
+/// nothing. The parser of [`IpNet`] also takes `010.0.0.1/8`, which Go refuses, so the address is parsed apart.
 ///
 /// # Errors
 /// Go's text: `invalid CIDR address: 1.2.3.4`.

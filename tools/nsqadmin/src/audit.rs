@@ -1,15 +1,16 @@
 //! The audit log: a line for every act and every `PUT /config/*`, also for those that were refused.
 //!
-//! Each line goes to the log, whatever `--log-level` says. With `--audit-log-file`, it is also appended to that file as JSON:
+//! Each line goes to the log, whatever `--log-level` says. With `--audit-log-file`, it is also appended to that file as
+//! JSON:
 //!
 //! ```text
 //! {"time":"2026-11-24T09:12:50Z","user":"carol","remote_address":"10.0.0.7:50142",
 //!  "action":"pause_channel","topic":"clicks","channel":"archive","result":"done","message":""}
 //! ```
 //!
-//! The file is opened for each line, so that it can be moved away at any time. A client that may not act cannot fill the disk:
-//! names are cut off, and [`Refusals`] says which refused requests have a line. The number of the others comes with the next
-//! refused request that has a line, at the latest after a minute, and at the end of the process.
+//! The file is opened for each line, so that it can be moved away at any time. A client that may not act cannot fill
+//! the disk: names are cut off, and [`Refusals`] says which refused requests have a line. The number of the others
+//! comes with the next refused request that has a line, at the latest after a minute, and at the end of the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -441,8 +442,8 @@ impl Audit {
     }
 }
 
-/// Opens the file for one line. A new file can be read by this user only: it has the users' names and addresses. A file that
-/// is there keeps its mode, so an administrator or logrotate can let others read it.
+/// Opens the file for one line. A new file can be read by this user only: it has the users' names and addresses. A file
+/// that is there keeps its mode, so an administrator or logrotate can let others read it.
 fn open(path: &PathBuf) -> io::Result<File> {
     let mut options = OpenOptions::new();
     options
@@ -452,7 +453,8 @@ fn open(path: &PathBuf) -> io::Result<File> {
         .open(path)
 }
 
-/// The refused requests that have a line in the audit log: the time at which the next line is due, if lines came one by one. All clones count the same.
+/// The refused requests that have a line in the audit log: the time at which the next line is due, if lines came one by
+/// one. All clones count the same.
 #[derive(Clone, Debug, Default)]
 struct Refusals(Arc<Mutex<Option<Instant>>>);
 
@@ -469,7 +471,8 @@ impl Refusals {
     }
 }
 
-/// Counts what has no line of its own in a log, and has the number told at the latest after a minute. All clones count the same.
+/// Counts what has no line of its own in a log, and has the number told at the latest after a minute. All clones count
+/// the same.
 #[derive(Clone, Debug, Default)]
 pub struct LeftOut(Arc<Mutex<Counted>>);
 
@@ -481,8 +484,8 @@ struct Counted {
 }
 
 impl LeftOut {
-    /// Adds one. After a minute, `tell` gets the number of all that were added and not taken in the meantime. Returns true if
-    /// this minute begins now.
+    /// Adds one. After a minute, `tell` gets the number of all that were added and not taken in the meantime. Returns
+    /// true if this minute begins now.
     pub fn add<T>(&self, tell: impl FnOnce(u64) -> T + Send + 'static) -> bool
     where
         T: Future<Output = ()> + Send,

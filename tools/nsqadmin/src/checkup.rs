@@ -220,20 +220,20 @@ impl Checkup {
     }
 }
 
-/// Forgets the entries with the earliest times if there are more than `max`.
-pub(crate) fn keep_latest<K: Ord, V>(
+/// Forgets the entries with the lowest ranks, such as the earliest times, if there are more than `max`.
+pub(crate) fn keep_highest<K: Ord, V>(
     map: &mut BTreeMap<K, V>,
     max: usize,
-    time: impl Fn(&K, &V) -> i64,
+    rank: impl Fn(&K, &V) -> i64,
 ) {
     let mut excess = map.len().saturating_sub(max);
     if excess == 0 {
         return;
     }
-    let mut times: Vec<i64> = map.iter().map(|(key, value)| time(key, value)).collect();
-    let (_, last, _) = times.select_nth_unstable(excess - 1);
+    let mut ranks: Vec<i64> = map.iter().map(|(key, value)| rank(key, value)).collect();
+    let (_, last, _) = ranks.select_nth_unstable(excess - 1);
     map.retain(|key, value| {
-        let is_forgotten = time(key, value) <= *last && excess > 0;
+        let is_forgotten = rank(key, value) <= *last && excess > 0;
         excess -= usize::from(is_forgotten);
         !is_forgotten
     });

@@ -32,6 +32,7 @@ pub use outcome::{Gathered, Refusal, Warnings};
 pub use peek::{Found, OWN_PARAMETERS, Obstacle, PARAMETERS, Peek, Peeked};
 pub use stats::Stats;
 pub use survey::{Builds, Discovered, Surveyed};
+pub use topics::Place;
 
 /// Most requests that one question has under way.
 const REQUESTS_MAX: usize = 128;

@@ -35,8 +35,8 @@ const NODES_LIFETIME: Duration = Duration::from_secs(5);
 /// old: a question without an answer has a pause of its own ([`Unanswered`](crate::upstream::Unanswered)).
 const PAUSE_FACTOR: u32 = 4;
 
-/// Shortest time between the questions of two collections, if somebody begins to look and the interval is not shorter. A rate
-/// over some milliseconds says nothing.
+/// Shortest time between the questions of two collections, if somebody begins to look and the interval is not shorter.
+/// A rate over some milliseconds says nothing.
 const RATE_TIME_MIN: Duration = Duration::from_millis(500);
 
 /// The present figures and the history, which a task keeps up to date.
@@ -52,8 +52,8 @@ pub struct Collector {
 }
 
 impl Collector {
-    /// Reads the saved history, and starts to ask the cluster. A damaged history is reported, moved to `<file>.bad` and begun
-    /// anew. No other file of this name is replaced.
+    /// Reads the saved history, and starts to ask the cluster. A damaged history is reported, moved to `<file>.bad` and
+    /// begun anew. No other file of this name is replaced.
     ///
     /// # Errors
     /// The saved history cannot be read, or another process uses it, for the FATAL line.
@@ -126,9 +126,9 @@ impl Collector {
     }
 }
 
-/// Returns the pause after a collection that took this time, and whose question to the nodes was `asked` ago. The answers of
-/// two collections are at least half an interval apart: the rate over some milliseconds says nothing. A collection that has
-/// waited for other servers first asks late.
+/// Returns the pause after a collection that took this time, and whose question to the nodes was `asked` ago. The
+/// answers of two collections are at least half an interval apart: the rate over some milliseconds says nothing. A
+/// collection that has waited for other servers first asks late.
 fn pause(interval: Duration, took: Duration, asked: Duration) -> Duration {
     let until_next = interval.saturating_sub(took);
     until_next.max((interval / 2).saturating_sub(asked))
@@ -262,8 +262,8 @@ impl Task {
         self.room_log.log(room_seconds, left_out);
     }
 
-    /// Asks the nodes for their figures. Returns the time of the question, too: the figures are as old as that, however long
-    /// one of the nodes keeps the others waiting.
+    /// Asks the nodes for their figures. Returns the time of the question, too: the figures are as old as that, however
+    /// long one of the nodes keeps the others waiting.
     async fn ask(&mut self, warnings: &mut Warnings) -> (Now, Result<Vec<NodeStats>, Refusal>) {
         let discovered = self.discovery.nodes(NODES_LIFETIME).await;
         warnings.add_all(&discovered.warnings);
@@ -347,8 +347,8 @@ impl Task {
     }
 }
 
-/// The nsqlookupds that did not answer in the last round. The log has a line when one stops answering, and one when it answers
-/// again.
+/// The nsqlookupds that did not answer in the last round. The log has a line when one stops answering, and one when it
+/// answers again.
 #[derive(Debug, Default)]
 struct Silence {
     silent: BTreeSet<String>,
@@ -374,7 +374,8 @@ impl Silence {
     }
 }
 
-/// The lines of the log about a history that is full. It says once that series have no room, and each time that the past has become much shorter.
+/// The lines of the log about a history that is full. It says once that series have no room, and each time that the
+/// past has become much shorter.
 #[derive(Debug, Default)]
 struct RoomLog {
     /// True if the log says already that series have no room.
@@ -412,8 +413,8 @@ mod tests {
 
     use super::*;
 
-    /// While an nsqd of direct mode hung, a collection waited for it to say what it is, and the next one came at once: the rate
-    /// over 10 ms was 0 instead of 100/s.
+    /// While an nsqd of direct mode hung, a collection waited for it to say what it is, and the next one came at once:
+    /// the rate over 10 ms was 0 instead of 100/s.
     #[test]
     fn a_late_question_puts_the_next_one_off() {
         let millis = Duration::from_millis;

@@ -398,8 +398,8 @@ impl ChannelFigures {
     }
 }
 
-/// Declares [`Dedup`], what topics with a rule of `--dedup` tell about duplicates, with nsqd's names. Only ringq's nsqds have such
-/// rules. Behind each name is the function that adds the figure of another nsqd.
+/// Declares [`Dedup`], what topics with a rule of `--dedup` tell about duplicates, with nsqd's names. Only ringq's
+/// nsqds have such rules. Behind each name is the function that adds the figure of another nsqd.
 macro_rules! dedup {
     ($($field:ident: $add:ident,)*) => {
         /// The figures of a topic with a rule. Those that the rule does not have are `None`.

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 
-use crate::checkup::keep_latest;
+use crate::checkup::keep_highest;
 use crate::figures::{Answered, NodeStats, Now, Operated, add_counts, write_rounded};
 use crate::history::{Key, Point};
 
@@ -233,7 +233,7 @@ impl Snapshot {
             .keys()
             .filter(|node| !snapshot.nodes.contains_key(*node));
         missing.extend(lost.map(|node| (node.clone(), Arc::new(before.of_node(node)))));
-        keep_latest(&mut missing, MISSING_MAX, |_, own| own.now.steady_millis);
+        keep_highest(&mut missing, MISSING_MAX, |_, own| own.now.steady_millis);
         snapshot.missing = missing;
         snapshot
     }

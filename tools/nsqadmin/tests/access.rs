@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use crate::support::{Admin, AuditLog, answer, assert_has, create_topic};
+use crate::support::{Admin, AuditLog, answer, assert_has, assert_text, create_topic};
 use serde_json::json;
 use test_support::daemon::Daemon;
 use test_support::http::{Response, parse};
@@ -366,11 +366,7 @@ fn everything_stays_below_the_base_path() {
         "/x/y/lookup",
     ] {
         let page = admin.get(path).expect_status(200);
-        assert!(
-            page.text().contains("<base href=\"/x/y/\">"),
-            "{}",
-            page.text()
-        );
+        assert_text(&page, "<base href=\"/x/y/\">");
         let policy = page.header("content-security-policy").unwrap();
         assert!(
             policy.contains("default-src 'self'") && policy.contains("frame-ancestors 'self'"),

@@ -22,8 +22,7 @@ fn an_act_goes_on_without_its_client() {
         answer(200, body)
     });
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
-    let url = nsqd.url("");
-    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let address = nsqd.address;
     let admin = Admin::start(&[
         &format!("--nsqd-http-address={address}"),
         &format!("--notification-http-endpoint={}", endpoint.url("/told")),
@@ -46,11 +45,7 @@ fn an_act_goes_on_without_its_client() {
     assert!(wait_until(TIMEOUT, is_paused));
     drop(client);
     let line = "AUDIT: pause_topic t by user";
-    assert!(
-        wait_until(TIMEOUT, || admin.log().contains(line)),
-        "{}",
-        admin.log()
-    );
+    admin.wait_for_log(line);
     let told = endpoint.wait_for(1);
     assert!(told[0].text().contains("pause_topic"), "{told:?}");
 }

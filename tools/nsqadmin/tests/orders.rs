@@ -1,7 +1,7 @@
 //! Acts on all that match, over real sockets: the listing, its token, a node that dies in between, and the
 //! audit log and notifications of each act.
 
-use crate::support::{Admin, AuditLog, answer};
+use crate::support::{Admin, AuditLog, answer, assert_text};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
@@ -247,8 +247,7 @@ fn the_result_of_each_act_is_told() {
         };
         answer(status, body)
     });
-    let url = nsqd.url("");
-    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let address = nsqd.address;
     let admin = Admin::start(&[
         &format!("--nsqd-http-address={address}"),
         "--live-interval=0",
@@ -270,11 +269,7 @@ fn the_result_of_each_act_is_told() {
     let limited = r#"{"action":"pause","for":"10m"}"#;
     let refused = admin.post("/api/topics/a", limited);
     assert_eq!(refused.status, 409);
-    assert!(
-        refused.text().contains("LIMIT_UNSUPPORTED"),
-        "{}",
-        refused.text()
-    );
+    assert_text(&refused, "LIMIT_UNSUPPORTED");
     let pauses = nsqd.requests();
     let mut pauses = pauses.iter().map(|request| request.target());
     assert!(!pauses.any(|target| target.contains("topic=a&for")));

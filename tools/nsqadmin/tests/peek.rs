@@ -1,7 +1,7 @@
 //! Messages that nsqadmin shows without consuming them: of several nodes, with filters, for users who may
 //! read bodies and for others, and nodes that show nothing.
 
-use crate::support::{Admin, answer, assert_has};
+use crate::support::{Admin, answer, assert_has, assert_text};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http_server::HttpServer;
@@ -125,7 +125,7 @@ fn all_nodes_or_one_show_their_messages_and_keep_them() {
     }
     let refused = admin.get("/api/peek/t?limits=1").expect_status(400);
     let why = "UNKNOWN_PARAMETER: limits is none of from, limit, max_body, ";
-    assert!(refused.text().contains(why), "{}", refused.text());
+    assert_text(&refused, why);
     for nsqd in &nsqds {
         assert_eq!(
             nsqd.figure("t", "c", "message_count"),
@@ -252,7 +252,7 @@ fn nodes_without_messages_say_why() {
     admin.get_error("/api/peek/nope", 404, "TOPIC_NOT_FOUND");
     admin.get_error("/api/peek/t/c?node=127.0.0.1:1", 404, "NODE_NOT_FOUND");
     let bad = admin.get("/api/peek/t/c?from=middle").expect_status(400);
-    assert!(bad.text().contains("from is oldest"), "{}", bad.text());
+    assert_text(&bad, "from is oldest");
 }
 
 /// The address in the answers of [`older_nsqd`].

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 
-use crate::support::{Admin, AuditLog};
+use crate::support::{Admin, AuditLog, assert_text};
 use serde_json::{Value, json};
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
@@ -262,7 +262,7 @@ fn admins_do_everything_and_each_act_has_a_line() {
     let requests = requests(&cluster.nsqd);
     cluster.prepare(&requests);
     let peek = cluster.admin.ask("GET", "/api/peek/t0/c", &CAROL, "");
-    assert!(peek.text().contains(SECRET), "{}", peek.text());
+    assert_text(&peek, SECRET);
     for request in &requests {
         let (method, target) = (request.method, &request.target);
         let state = cluster.state();

@@ -2,7 +2,6 @@
 
 use crate::support::Admin;
 use test_support::daemon::Daemon;
-use test_support::{TIMEOUT, wait_until};
 
 #[test]
 fn no_answer_and_no_line_of_the_log_has_the_password_of_a_url() {
@@ -33,11 +32,7 @@ fn no_answer_and_no_line_of_the_log_has_the_password_of_a_url() {
         .post("/api/topics/t", r#"{"action":"pause"}"#)
         .expect_status(200);
     let failed = "connection refused";
-    assert!(
-        wait_until(TIMEOUT, || admin.log().contains(failed)),
-        "{}",
-        admin.log()
-    );
+    admin.wait_for_log(failed);
     nsqd.signal("KILL");
     let message = |answer: &serde_json::Value| answer["message"].as_str().map(str::to_owned);
     let lost = admin.get("/api/topics/t/c").json();

@@ -1,7 +1,7 @@
 //! The terms of acts: a pause with an end, a note and a name, and an empty with an undo. The nsqds of this test
 //! answer like ringq's and like nsqd 1.3.0, which knows no terms.
 
-use crate::support::{Admin, AuditLog};
+use crate::support::{Admin, AuditLog, assert_text};
 use serde_json::json;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
@@ -43,8 +43,7 @@ fn answer(request: &Received, node: u16, has_terms: bool) -> Answer {
 /// Starts an nsqd, and returns it with the flag that names it.
 fn nsqd(node: u16, has_terms: bool) -> (HttpServer, String) {
     let nsqd = HttpServer::start(move |request, _| answer(request, node, has_terms));
-    let url = nsqd.url("");
-    let address = url.trim_start_matches("http://").trim_end_matches('/');
+    let address = nsqd.address;
     let flag = format!("--nsqd-http-address={address}");
     (nsqd, flag)
 }
@@ -179,13 +178,8 @@ fn a_name_that_nobody_has_checked_is_never_taken_for_a_user() {
     );
     // The same for an order, and for the other acts.
     let count = acts(&able).len();
-    let order = |confirm: &str| {
-        let order = json!({"action": "pause", "of": "topics", "show": "all", "confirm": confirm});
-        let answer = admin.ask("POST", "/api/acts", &[named], &order.to_string());
-        answer.expect_status(200).json()
-    };
-    let listing = order("");
-    order(listing["confirm"].as_str().expect("a token"));
+    let order = json!({"action": "pause", "of": "topics", "show": "all"});
+    admin.order(&[named], order).expect_status(200);
     let expected = "/topic/pause?topic=t&by=Zo%C3%AB+%3Cb%3E+%28unverified%29";
     assert_eq!(acts(&able)[count..], [expected]);
     admin
@@ -258,17 +252,9 @@ fn a_node_without_them_is_named_and_nothing_is_done() {
         let expected = format!("{code}: nothing was done; {lacks} at n:2");
         admin.post(path, body).expect_error(409, &expected);
     }
-    let order = |confirm: &str| {
-        let order = json!({"action": "pause", "of": "topics", "show": "all", "for": "1h", "confirm": confirm});
-        admin.post("/api/acts", &order.to_string())
-    };
-    let listing = order("").expect_status(200).json();
-    let refused = order(listing["confirm"].as_str().expect("a token"));
-    assert!(
-        refused.text().contains("LIMIT_UNSUPPORTED"),
-        "{}",
-        refused.text()
-    );
+    let order = json!({"action": "pause", "of": "topics", "show": "all", "for": "1h"});
+    let refused = admin.order(&[], order);
+    assert_text(&refused, "LIMIT_UNSUPPORTED");
     assert_eq!(acts(&able), <[String; 0]>::default());
     assert_eq!(acts(&unable), <[String; 0]>::default());
     // Without an end, every nsqd can pause.
@@ -322,20 +308,11 @@ fn a_node_that_does_not_say_what_it_can_do_has_done_nothing() {
     let admin = Admin::start(&[&first, &second, &third, "--live-interval=0"]);
     let pause = r#"{"action":"pause","for":"10m"}"#;
     let refused = admin.post("/api/topics/alone", pause).expect_status(502);
-    assert!(
-        refused.text().contains("UPSTREAM_ERROR"),
-        "{}",
-        refused.text()
-    );
+    assert_text(&refused, "UPSTREAM_ERROR");
     let line = admin.wait_for_log("AUDIT: pause_topic alone");
     assert!(line.contains(": failed - "), "{line}");
-    let order = |confirm: &str| {
-        let order = json!({"action": "pause", "of": "topics", "show": "all", "for": "1h", "confirm": confirm});
-        let answer = admin.post("/api/acts", &order.to_string());
-        answer.expect_status(200).json()
-    };
-    let listing = order("");
-    let done = order(listing["confirm"].as_str().expect("a token"));
+    let order = json!({"action": "pause", "of": "topics", "show": "all", "for": "1h"});
+    let done = admin.order(&[], order).expect_status(200).json();
     let result = |index: usize, key: &str| done["results"][index][key].as_str().unwrap_or_default();
     assert_eq!(
         (result(0, "topic"), result(0, "result")),
@@ -426,7 +403,7 @@ fn real_nodes_keep_the_terms() {
     assert_eq!(channel["paused"], false);
     assert_eq!(channel.get("pause_until_ms"), None);
     let invalid = act(r#"{"action":"pause","for":"never"}"#).expect_status(400);
-    assert!(invalid.text().contains("INVALID_FOR"), "{}", invalid.text());
+    assert_text(&invalid, "INVALID_FOR");
 
     let done = act(r#"{"action":"empty","undo":"1h"}"#)
         .expect_status(200)
@@ -441,7 +418,7 @@ fn real_nodes_keep_the_terms() {
     nsqds[0].wait_for_figure("t", "c", "depth", 3);
     assert_eq!(nsqds[1].figure("t", "c", "depth"), 0);
     let again = act(r#"{"action":"unempty"}"#).expect_status(404);
-    assert!(again.text().contains("UNDO_NOT_FOUND"), "{}", again.text());
+    assert_text(&again, "UNDO_NOT_FOUND");
 }
 
 /// The dialog said how many messages would come back, and somebody has emptied a node for good since, or once more.

@@ -1,5 +1,5 @@
-//! [`ChannelCheck`]: the doctor's sentence about a channel, and whether the channel needs attention. [`Ages`] tell which channels
-//! have a message that nobody finishes, and [`Departed`] who the last consumers were.
+//! [`ChannelCheck`]: the doctor's sentence about a channel, and whether the channel needs attention. [`Ages`] tell
+//! which channels have a message that nobody finishes, and [`Departed`] who the last consumers were.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::concern::{Concern, Subject};
 use super::round::{ChannelRound, Recent, Round};
-use super::{ABSENT_MAX, keep_latest, time_since};
+use super::{ABSENT_MAX, keep_highest, time_since};
 use crate::figures::write_rounded;
 
 /// The time over which ages are compared, in milliseconds.
@@ -20,8 +20,8 @@ const AGES_MILLIS: i64 = 5_000;
 const OLD_MILLIS: i64 = 10_000;
 
 /// The age in milliseconds from which a message counts as old while messages wait and do not become fewer. A backlog that
-/// does not shrink shows earlier that nobody finishes the message. The age is half of the window, because a channel that kept
-/// up at its begin has no earlier age to compare with.
+/// does not shrink shows earlier that nobody finishes the message. The age is half of the window, because a channel
+/// that kept up at its begin has no earlier age to compare with.
 const OLD_MILLIS_WITH_BACKLOG: i64 = 2_500;
 
 /// Ages that grow by this share of the time, or faster, belong to messages that nobody finishes.
@@ -39,8 +39,8 @@ pub struct ChannelCheck {
     pub is_problem: bool,
     /// True if the oldest message gets older.
     pub is_older: bool,
-    /// True if messages are delivered again: consumers requeue them, or they time out. So is the oldest one, if it has failed again
-    /// and again.
+    /// True if messages are delivered again: consumers requeue them, or they time out. So is the oldest one, if it has
+    /// failed again and again.
     pub is_retried: bool,
     /// Seconds until no message waits, if the present rates stay and consumers make the backlog shorter.
     #[serde(
@@ -54,7 +54,8 @@ pub struct ChannelCheck {
     pub is_idle: bool,
 }
 
-/// Returns the check of a channel, and the concern about the channel, if there is one. `departed` tells about the last consumers.
+/// Returns the check of a channel, and the concern about the channel, if there is one. `departed` tells about the last
+/// consumers.
 pub(super) fn check_channel(
     name: &(String, String),
     recent: &Recent,
@@ -128,8 +129,8 @@ fn has_work(diagnosis: &Diagnosis, flow: &Flow) -> bool {
     }
 }
 
-/// The ages of the oldest messages in the last seconds, of the channels with work. Rounds are too rare for them while nobody
-/// looks at the page. The ages come with the live figures, once a second.
+/// The ages of the oldest messages in the last seconds, of the channels with work. Rounds are too rare for them while
+/// nobody looks at the page. The ages come with the live figures, once a second.
 #[derive(Debug, Default)]
 pub(super) struct Ages {
     /// The times of the samples in steady milliseconds, the earliest first. The earliest one is at least
@@ -255,7 +256,7 @@ impl Departed {
         self.0
             .retain(|_, last| now.saturating_sub(last.told) < ABSENT_MILLIS);
         let count_max = after.channels.len() + ABSENT_MAX;
-        keep_latest(&mut self.0, count_max, |_, last| last.told);
+        keep_highest(&mut self.0, count_max, |_, last| last.told);
     }
 
     /// Returns the sentence about the last consumers of a channel that has none.

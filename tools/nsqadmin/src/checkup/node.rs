@@ -9,7 +9,7 @@ use serde::Serialize;
 use wire::go_json::is_default;
 
 use super::round::{Backlog, NodeRound, Recent, Round};
-use super::{and_more, keep_latest, time_since};
+use super::{and_more, keep_highest, time_since};
 use crate::figures::write_rounded;
 
 /// The time for which a node that has vanished is named, in milliseconds. After this time, the node counts as taken out of the
@@ -344,7 +344,7 @@ impl Vanished {
         });
         self.gone
             .retain(|address, gone| now - gone.named_since < GONE_MILLIS && !is_there(address));
-        keep_latest(&mut self.gone, GONE_MAX, |_, gone| gone.named_since);
+        keep_highest(&mut self.gone, GONE_MAX, |_, gone| gone.named_since);
     }
 }
 

@@ -1,5 +1,5 @@
-//! [`ProducerFigures`]: who publishes to a topic, and how much more than usual. [`Watched`]: the usual rates of a topic and of each
-//! connection that publishes to it.
+//! [`ProducerFigures`]: who publishes to a topic, and how much more than usual. [`Watched`]: the usual rates of a topic
+//! and of each connection that publishes to it.
 //!
 //! ```text
 //!   rate ─┬─ not far above usual ─► usual: an average in which a rate counts half after 5 minutes
@@ -7,15 +7,15 @@
 //! ```
 //!
 //! A flood does not become usual while it is news. A load that comes and goes is accepted, too: if it is there for half of
-//! the time, such as that of a job every ten minutes, after 80 minutes. A connection that ends leaves its usual rate to a new
-//! one of the same client at the same node: the client was started anew.
+//! the time, such as that of a job every ten minutes, after 80 minutes. A connection that ends leaves its usual rate to
+//! a new one of the same client at the same node: the client was started anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use nsq_doctor::{grown, short};
 
 use super::round::{Connection, NodeRound, ProducerFigures, Recent, Round};
-use super::{ABSENT_MAX, keep_latest};
+use super::{ABSENT_MAX, keep_highest};
 
 /// Most producers of a topic that are listed: those with the highest rates.
 const LISTED_MAX: usize = 100;
@@ -132,8 +132,8 @@ impl TopicProducers {
     }
 }
 
-/// Returns how a client has grown, in words. A new connection is named, and so is one of several to the same node: programs on
-/// one host often have the same name.
+/// Returns how a client has grown, in words. A new connection is named, and so is one of several to the same node:
+/// programs on one host often have the same name.
 fn of_client(connections: &[&ProducerFigures], rate: f64, usual: f64) -> String {
     let growth = |one: &ProducerFigures| one.rate - one.usual.unwrap_or(0.0);
     let most = connections
@@ -180,7 +180,7 @@ impl Usual {
             watched.absent_for(after.topics.contains_key(topic), seconds) < ABSENT_SECONDS_MAX
         });
         let count_max = after.topics.len() + ABSENT_MAX;
-        keep_latest(&mut self.0, count_max, |_, it| it.there_until());
+        keep_highest(&mut self.0, count_max, |_, it| it.there_until());
         let mut topics: BTreeMap<String, TopicProducers> = BTreeMap::new();
         for (name, topic) in &after.topics {
             let figures = topics.entry(name.clone()).or_default();
@@ -393,9 +393,9 @@ impl Watched {
             known.rate.learn(0.0, seconds, is_known);
             known.rate.usual() > ENDED_USUAL_MIN
         });
-        // The lowest rates of the connections that are not there now are forgotten. Rates are not negative, so their bits have
-        // their order.
-        keep_latest(
+        // The lowest rates of the connections that are not there now are forgotten. Rates are not negative, so their
+        // bits have their order.
+        keep_highest(
             &mut self.connections,
             now.len() + ENDED_MAX,
             |connection, known| {

@@ -49,7 +49,8 @@ pub struct ChannelRound {
     pub consumer: Option<String>,
 }
 
-/// A connection to a node: `host:port` of the node, the client's end, and the time of the connection, in seconds since 1970.
+/// A connection to a node: `host:port` of the node, the client's end, and the time of the connection, in seconds since
+/// 1970.
 pub(super) type Connection = (String, String, i64);
 
 /// A topic on all nodes by `host:port`.
@@ -121,8 +122,8 @@ pub struct NodeRound {
     pub shards: BTreeMap<String, (u64, i64)>,
     /// The shards' use of their cores, and the disk.
     pub metrics: Option<NodeMetrics>,
-    /// About how many bytes the bodies of the messages have that are owed or can be brought back. `None` if the node does not
-    /// tell enough.
+    /// About how many bytes the bodies of the messages have that are owed or can be brought back. `None` if the node
+    /// does not tell enough.
     pub backlog_bytes: Option<f64>,
 }
 
@@ -459,8 +460,8 @@ impl Recent {
         found.unwrap_or((None, self.since_last()))
     }
 
-    /// Returns the earliest answer of a node, and the time from this answer to the node's answer `after`. A round without an
-    /// answer tells nothing about the counts of the node, which are not 0.
+    /// Returns the earliest answer of a node, and the time from this answer to the node's answer `after`. A round
+    /// without an answer tells nothing about the counts of the node, which are not 0.
     pub(super) fn earliest_answer(
         &self,
         address: &str,

@@ -1,6 +1,6 @@
-//! What is wrong with a topic as a whole. [`Unclaimed`]: messages wait in the topic itself, because the topic has no channel at
-//! their node. [`Dedup`]: the topic forgets early what it has stored, and stores copies that its rule of `--dedup` should have
-//! recognised.
+//! What is wrong with a topic as a whole. [`Unclaimed`]: messages wait in the topic itself, because the topic has no
+//! channel at their node. [`Dedup`]: the topic forgets early what it has stored, and stores copies that its rule of
+//! `--dedup` should have recognised.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -10,8 +10,8 @@ use super::and_more;
 use super::concern::{Concern, Subject};
 use super::round::{Forgotten, Round, TopicNode, TopicNodes};
 
-/// The age in milliseconds from which an unclaimed message counts as old. A topic that is new at a node has no channel for a
-/// moment.
+/// The age in milliseconds from which an unclaimed message counts as old. A topic that is new at a node has no channel
+/// for a moment.
 const OLD_MILLIS: i64 = 10_000;
 
 /// Most nodes, and most channels of other nodes, that a sentence names.
@@ -23,8 +23,8 @@ const WINDOW_MILLIS: i64 = 600_000;
 /// The smallest time between two counts that are kept, in milliseconds. A rate of publishers needs as much.
 const STEP_MILLIS: i64 = 60_000;
 
-/// The time for which a publisher has to be remembered after its last message, in seconds. A publisher that is forgotten later
-/// does no harm: even producers that draw a new id at each start fill the table some time.
+/// The time for which a publisher has to be remembered after its last message, in seconds. A publisher that is
+/// forgotten later does no harm: even producers that draw a new id at each start fill the table some time.
 const REMEMBERED_SECONDS_MIN: f64 = 3600.0;
 
 /// The nodes at which messages are unclaimed, as topic and node, with the time of the first round that said so, in

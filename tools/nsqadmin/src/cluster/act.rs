@@ -1,5 +1,5 @@
-//! The actions of operators: each is carried out on nsqlookupds, on nsqds, or on both. Nodes that do not know the terms of an
-//! action are found before ([`Abilities`]).
+//! The actions of operators: each is carried out on nsqlookupds, on nsqds, or on both. Nodes that do not know the terms
+//! of an action are found before ([`Abilities`]).
 
 use std::collections::BTreeMap;
 
@@ -46,8 +46,8 @@ pub struct Terms {
     pub expected_messages: Option<i64>,
 }
 
-/// The abilities of an nsqd beyond those of nsqd 1.3.0. That nsqd ignores parameters that it does not know, so it would pause
-/// without an end, and empty without an undo.
+/// The abilities of an nsqd beyond those of nsqd 1.3.0. That nsqd ignores parameters that it does not know, so it would
+/// pause without an end, and empty without an undo.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Abilities {
     /// Emptied messages of channels that come back. Every nsqd with this undo knows the end, the reason and the name of a
@@ -85,7 +85,8 @@ fn of_no_nsqd(warnings: &Warnings) -> Refusal {
     }
 }
 
-/// Checks that an undo brings back what the admin has read. An undo changes only with a further empty, or when it ends on a node.
+/// Checks that an undo brings back what the admin has read. An undo changes only with a further empty, or when it ends
+/// on a node.
 fn check_count(count: i64, expected: Option<i64>, warnings: &Warnings) -> Result<(), Refusal> {
     let Some(expected) = expected.filter(|expected| *expected != count) else {
         return Ok(());
@@ -148,7 +149,7 @@ impl Cluster {
             return self.create(topic, channel).await;
         }
         let mut warnings = Warnings::default();
-        let place = self.place_of_producers(topic, &mut warnings).await?;
+        let place = self.producers(topic, &mut warnings).await?;
         if place.targets.is_empty() {
             let is_known = channel.is_empty() || place.channels.contains(channel);
             if !is_known && warnings.is_empty() {
@@ -213,8 +214,8 @@ impl Cluster {
         ))
     }
 
-    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds, if the nsqds are
-    /// all that there are.
+    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds, if the
+    /// nsqds are all that there are.
     ///
     /// # Errors
     /// No server could carry it out, no server knows the topic or the channel, or a deletion has no server to go to.
@@ -276,8 +277,8 @@ impl Cluster {
             created.or_refuse(Server::Nsqlookupd, &mut warnings)?;
         }
         if let [_, of_channel] = &*requests {
-            let targets = self.producers(topic, &mut warnings).await?;
-            let created = self.post_to_nsqds(&targets, of_channel).await;
+            let place = self.producers(topic, &mut warnings).await?;
+            let created = self.post_to_nsqds(&place.targets, of_channel).await;
             created.or_refuse_action(Server::Nsqd, &mut warnings)?;
         }
         Ok(warnings.of_one_stage())
@@ -336,8 +337,8 @@ impl Cluster {
         asked.await
     }
 
-    /// Returns the targets that can carry out the action on a topic or channel with these terms. Those that do not say what they
-    /// can do are left out with a warning.
+    /// Returns the targets that can carry out the action on a topic or channel with these terms. Those that do not say
+    /// what they can do are left out with a warning.
     ///
     /// # Errors
     /// 409 if one of them cannot, 400 if the others refuse the terms, and 502 if no target says what it can do. Nothing has

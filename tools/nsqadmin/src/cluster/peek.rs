@@ -283,7 +283,7 @@ impl Cluster {
         node: &str,
         warnings: &mut Warnings,
     ) -> Result<Vec<Peeked>, Refusal> {
-        let mut targets = self.producers(&peek.topic, warnings).await?;
+        let mut targets = self.producers(&peek.topic, warnings).await?.targets;
         if !node.is_empty() {
             targets.retain(|target| target.identity.address == node);
             if targets.is_empty() {

@@ -11,11 +11,11 @@ use crate::upstream::{Failed, Server};
 
 /// The place of a topic in the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Place {
+pub struct Place {
     /// The nsqds that have the topic. In direct mode, all nsqds.
-    pub(super) targets: Vec<Target>,
+    pub targets: Vec<Target>,
     /// The channels that the nsqlookupds know.
-    pub(super) channels: BTreeSet<String>,
+    pub channels: BTreeSet<String>,
 }
 
 impl Cluster {
@@ -133,23 +133,7 @@ impl Cluster {
     ///
     /// # Errors
     /// No server knows the topic (404), or no server answered.
-    pub async fn producers(
-        &self,
-        topic: &str,
-        warnings: &mut Warnings,
-    ) -> Result<Vec<Target>, Refusal> {
-        Ok(self.place_of_producers(topic, warnings).await?.targets)
-    }
-
-    /// Does the same, and also returns the channels that the nsqlookupds know.
-    ///
-    /// # Errors
-    /// No server knows the topic (404), or no server answered.
-    pub(super) async fn place_of_producers(
-        &self,
-        topic: &str,
-        warnings: &mut Warnings,
-    ) -> Result<Place, Refusal> {
+    pub async fn producers(&self, topic: &str, warnings: &mut Warnings) -> Result<Place, Refusal> {
         let mut place = self.place(topic, warnings).await?;
         if self.is_lookup_mode() {
             return Ok(place);

@@ -1,5 +1,5 @@
-//! [`Operated`]: what operators have done to a topic or channel. Only ringq's nsqds tell the terms of a pause, and the messages
-//! of an empty that can come back. nsqd 1.3.0 tells only that something is paused.
+//! [`Operated`]: what operators have done to a topic or channel. Only ringq's nsqds tell the terms of a pause, and the
+//! messages of an empty that can come back. nsqd 1.3.0 tells only that something is paused.
 
 use serde::Serialize;
 use wire::go_json::is_default;
@@ -78,8 +78,8 @@ impl Operated {
 }
 
 impl Pause {
-    /// Adds the pause on another nsqd. The total is the pause with terms that ends last, because the reason of one and the name
-    /// of another do not belong together. A pause without terms hides no others.
+    /// Adds the pause on another nsqd. The total is the pause with terms that ends last, because the reason of one and
+    /// the name of another do not belong together. A pause without terms hides no others.
     fn add(total: &mut Option<Pause>, part: Option<&Pause>) {
         // A pause without an end ends last.
         let rank = |pause: &Pause| {

@@ -9,8 +9,8 @@ use serde::{Serialize, Serializer};
 /// A moment on two clocks. Answers have both times.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Now {
-    /// The system's time, in milliseconds since 1970: for what is shown, and for the axis of charts. It jumps when the clock
-    /// is set.
+    /// The system's time, in milliseconds since 1970: for what is shown, and for the axis of charts. It jumps when the
+    /// clock is set.
     #[serde(rename = "time")]
     pub unix_millis: i64,
     /// The system's time at the start of this process, and the time that has passed since then, in milliseconds: for all

@@ -69,7 +69,6 @@ impl App {
         let collector = collector.ok_or_else(|| Refusal::not_found("LIVE_DISABLED"))?;
         let checkup = || collector.checkup();
         let snapshot = || collector.snapshots.borrow();
-        let unknown = |code: &str| Refusal::not_found(code);
         Ok(Reply::json(match live {
             Live::All => snapshot().changes(None),
             Live::Topics => {
@@ -86,12 +85,12 @@ impl App {
             }
             Live::Node => {
                 let node = checkup().node(&segments[0]);
-                node.ok_or_else(|| unknown("NODE_NOT_FOUND"))?
+                node.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
             }
             Live::Topic => {
                 let checkup = checkup();
                 let topic = snapshot().topic(&segments[0], &checkup);
-                topic.ok_or_else(|| unknown("TOPIC_NOT_FOUND"))?
+                topic.ok_or_else(|| Refusal::not_found("TOPIC_NOT_FOUND"))?
             }
             Live::History => history(collector, request)?,
             Live::Events => return self.events(collector),

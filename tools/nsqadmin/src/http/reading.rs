@@ -133,7 +133,7 @@ impl App {
         let query = request.parsed_query()?;
         let targets = match query.get("topic").unwrap_or_default() {
             "" => self.cluster.targets(warnings).await?,
-            topic => self.cluster.producers(topic, warnings).await?,
+            topic => self.cluster.producers(topic, warnings).await?.targets,
         };
         let nodes = self.cluster.abilities(&targets).await;
         warnings.add(&nodes.failures);

@@ -88,6 +88,12 @@ pub fn answer(status: u16, body: impl AsRef<[u8]>) -> Answer {
     }
 }
 
+/// Checks that the body of an answer has a text.
+pub fn assert_text(answer: &Response, text: &str) {
+    let body = answer.text();
+    assert!(body.contains(text), "{body}");
+}
+
 /// Checks that a JSON object has these fields with these values, whatever else it has.
 pub fn assert_has(found: &Value, expected: &Value) {
     for (key, value) in expected.as_object().expect("an object") {
@@ -194,6 +200,14 @@ impl Admin {
     /// Sends a POST, and returns the JSON of a success.
     pub fn posted(&self, target: &str, body: &str) -> Value {
         self.post(target, body).expect_status(200).json()
+    }
+
+    /// Sends an order on all that match, and then the order with the token of its list.
+    pub fn order(&self, headers: &[&str], mut order: Value) -> Response {
+        let send = |order: &Value| self.ask("POST", "/api/acts", headers, &order.to_string());
+        let listing = send(&order).expect_status(200).json();
+        order["confirm"] = listing["confirm"].clone();
+        send(&order)
     }
 
     /// Sends a DELETE.
