@@ -3,14 +3,14 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use crate::tool::Tool;
 use crate::tool::consumed::texts;
+use crate::tool::{Tool, command, expect_exit, script};
 use test_support::daemon::Daemon;
 use test_support::dead_port::DeadPort;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::memcached::Memcached;
+use test_support::process::run;
 use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
 
@@ -33,12 +33,14 @@ impl Source {
     }
 
     /// Starts a tool that consumes from both.
-    fn start(&self, program: &str, args: &[&str]) -> Tool {
-        let nodes = self.nodes.iter();
-        let nodes = nodes.map(|node| format!("--nsqd-tcp-address={}", node.tcp));
-        let args = args.iter().map(|arg| (*arg).to_owned());
-        let all: Vec<String> = nodes.chain(args).collect();
-        Tool::start(program, &all, &[])
+    fn start(&self, tool: &str, args: &str) -> Tool {
+        Tool::start(tool, self.args(args))
+    }
+
+    /// Returns the arguments of a tool that consumes from both.
+    fn args(&self, args: &str) -> String {
+        let [first, second] = self.nodes.each_ref().map(|node| node.tcp);
+        format!("--nsqd-tcp-address={first} --nsqd-tcp-address={second} {args}")
     }
 
     fn wait_for_answers(&self) {
@@ -78,28 +80,14 @@ fn nsq_to_file_archives_each_message_once() {
     let path = directory.path().join("t.log");
     let output = format!("--output-dir={}", directory.path().display());
     let state = format!("--dedup-state={}", directory.path().join("state").display());
-    let args = |interval: &'static str| {
-        vec![
-            "--topic=t".to_owned(),
-            "--channel=c".to_owned(),
-            output.clone(),
-            "--filename-format=<TOPIC>.log".to_owned(),
-            format!("--sync-interval={interval}"),
-            DEDUP.to_owned(),
-            state.clone(),
-        ]
-    };
-    let start = |interval| {
-        let args = args(interval);
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
-        source.start(env!("CARGO_BIN_EXE_nsq_to_file"), &args)
-    };
-    let mut tool = start("100ms");
+    let args = "--topic=t --channel=c --filename-format=<TOPIC>.log --sync-interval=100ms";
+    let start = || source.start("nsq_to_file", &format!("{args} {output} {DEDUP} {state}"));
+    let mut tool = start();
     tool.wait_for_log("inverse Bloom filter with 1000 slots, 16000 bytes of memory, new in");
     source.wait_for_answers();
     assert_eq!(ids(wait_for_lines(&path, 3)), [1, 2, 3]);
     tool.stop();
-    let mut tool = start("100ms");
+    let mut tool = start();
     tool.wait_for_log(", restored from");
     source.nodes[0].publish("t", &[COPIES[0], r#"{"id":4}"#, "no JSON"]);
     source.wait_for_answers();
@@ -123,8 +111,8 @@ fn a_state_belongs_to_one_tool_and_one_key() {
     let shown = state.display();
     let flag = format!("--dedup-state={shown}");
     let tail = |dedup: &'static str| {
-        let args = ["--topic=t", "--channel=c", dedup, &flag];
-        source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args)
+        let args = format!("--topic=t --channel=c {dedup} {flag}");
+        source.start("nsq_tail", &args)
     };
     let fails = |dedup: &'static str, expected: &str| {
         let mut tool = tail(dedup);
@@ -166,8 +154,8 @@ fn the_state_of_a_removed_filter_gives_a_warning_and_an_empty_filter() {
     // The head of a saved filter: its version and its name.
     std::fs::write(&state, b"RQDD\x03\0\x12time-limited-bloom...").expect("writable");
     let flag = format!("--dedup-state={shown}");
-    let args = ["--topic=t", "--channel=c", DEDUP, &flag];
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
+    let args = format!("--topic=t --channel=c {DEDUP} {flag}");
+    let mut tool = source.start("nsq_tail", &args);
     tool.wait_for_log(", new in ");
     tool.wait_for_log(&format!(
         "WARNING: --dedup-state: {shown} has a filter that was removed, time-limited-bloom: the filter begins empty, \
@@ -175,7 +163,7 @@ fn the_state_of_a_removed_filter_gives_a_warning_and_an_empty_filter() {
     ));
     source.wait_for_answers();
     tool.stop();
-    let mut next = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
+    let mut next = source.start("nsq_tail", &args);
     next.wait_for_log(", restored from ");
     next.stop();
 }
@@ -186,15 +174,10 @@ fn nsq_to_file_finishes_no_copy_before_the_sync() {
     let mut source = Source::new();
     let directory = tempfile::tempdir().expect("a directory");
     let output = format!("--output-dir={}", directory.path().display());
-    let args = [
-        "--topic=t",
-        "--channel=c",
-        &output,
-        "--filename-format=<TOPIC>.log",
-        "--sync-interval=1h",
-        DEDUP,
-    ];
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_to_file"), &args);
+    let args = format!(
+        "--topic=t --channel=c {output} --filename-format=<TOPIC>.log --sync-interval=1h {DEDUP}"
+    );
+    let mut tool = source.start("nsq_to_file", &args);
     // The first message of a file is synced alone. Of the other ids, each node has a copy in flight.
     let in_flight = |node: &Daemon| {
         let channel = node.channel("t", "c").expect("the channel exists");
@@ -208,8 +191,8 @@ fn nsq_to_file_finishes_no_copy_before_the_sync() {
     tool.wait();
     // The filter of the dead process is gone. After their restart, the nsqds deliver all messages again at once.
     source.nodes.iter_mut().for_each(Daemon::restart);
-    let args = [&args[..4], &["--sync-interval=100ms", DEDUP]].concat();
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_to_file"), &args);
+    let args = args.replace("=1h", "=100ms");
+    let mut tool = source.start("nsq_to_file", &args);
     source.wait_for_answers();
     let mut found = ids(wait_for_lines(&directory.path().join("t.log"), 3));
     found.dedup();
@@ -222,8 +205,8 @@ fn nsq_to_nsq_copies_each_message_once() {
     let (source, destination) = (Source::new(), Daemon::nsqd(&[]));
     destination.create_channel("t", "c");
     let to = format!("--destination-nsqd-tcp-address={}", destination.tcp);
-    let args = ["--topic=t", "--channel=c", &to, DEDUP];
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &args);
+    let args = format!("--topic=t --channel=c {to} {DEDUP}");
+    let mut tool = source.start("nsq_to_nsq", &args);
     source.wait_for_answers();
     tool.signal("TERM");
     tool.wait_for_log("3 messages were fresh, 5 were duplicates, 0 had no key");
@@ -237,8 +220,8 @@ fn nsq_to_http_makes_one_request_for_each_message() {
     let source = Source::new();
     let server = HttpServer::start(|_, _| Answer::status(200));
     let to = format!("--post=http://{}", server.address);
-    let args = ["--topic=t", "--channel=c", &to, DEDUP];
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_to_http"), &args);
+    let args = format!("--topic=t --channel=c {to} {DEDUP}");
+    let mut tool = source.start("nsq_to_http", &args);
     source.wait_for_answers();
     tool.stop();
     let requests = server.wait_for(3);
@@ -251,28 +234,18 @@ fn nsq_to_http_makes_one_request_for_each_message() {
 #[test]
 fn nsq_tail_prints_each_message_once() {
     let source = Source::new();
-    let args = ["--topic=t", "--channel=c", "-n=3", DEDUP];
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_tail"));
-    for node in &source.nodes {
-        command.arg(format!("--nsqd-tcp-address={}", node.tcp));
-    }
-    let output = command.args(args).output().expect("the program runs");
-    let text = String::from_utf8(output.stdout).expect("text");
-    assert_eq!(ids(text.lines()), [1, 2, 3]);
+    let args = format!("--topic=t --channel=c -n=3 {DEDUP}");
+    let exit = run(&mut command("nsq_tail", source.args(&args)), TIMEOUT);
+    assert_eq!(ids(exit.stdout.lines()), [1, 2, 3]);
 }
 
 #[test]
 fn nsq_forget_counts_each_message_once() {
     let source = Source::new();
-    let args = [
-        "--topic=t",
-        "--channel=c",
-        "--field=id",
-        "--rate=0.000000001",
-        "--http-address=127.0.0.1:0",
-        DEDUP,
-    ];
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_forget"), &args);
+    let args = format!(
+        "--topic=t --channel=c --field=id --rate=0.000000001 --http-address=127.0.0.1:0 {DEDUP}"
+    );
+    let mut tool = source.start("nsq_forget", &args);
     let http = tool.wait_for_http();
     source.wait_for_answers();
     let target = "/dist?distribution=t";
@@ -289,8 +262,8 @@ fn the_channels_of_nsq_pubsub_have_their_own_messages() {
         node.create_channel("t", "d");
         node.publish("t", &[r#"{"id":4}"#]);
     }
-    let args = ["--http-address=127.0.0.1:0", DEDUP];
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_pubsub"), &args);
+    let args = format!("--http-address=127.0.0.1:0 {DEDUP}");
+    let mut tool = source.start("nsq_pubsub", &args);
     let http = tool.wait_for_http();
     let stream = |channel: &str, count: usize| {
         let mut socket = TcpStream::connect(http).expect("it listens");
@@ -324,8 +297,8 @@ fn two_tools_share_their_filter_in_memcached() {
         "--dedup=json:/id,filter=memcached,address={}",
         memcached.address()
     );
-    let args = ["--topic=t", "--channel=c", &to, &dedup];
-    let program = env!("CARGO_BIN_EXE_nsq_to_nsq");
+    let args = format!("--topic=t --channel=c {to} {dedup}");
+    let program = "nsq_to_nsq";
     let mut tools = [source.start(program, &args), source.start(program, &args)];
     for number in 10..60 {
         let body = format!(r#"{{"id":{number}}}"#);
@@ -358,8 +331,8 @@ fn memcached_that_does_not_answer_has_a_warning_at_the_start() {
     ] {
         let dedup = format!("--dedup=body,filter=memcached,address={address}{option}");
         let node = format!("--nsqd-tcp-address={}", nsqd.tcp);
-        let args = ["--topic=t", "--channel=c", &node, &dedup];
-        let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_tail"), &args, &[]);
+        let args = format!("--topic=t --channel=c {node} {dedup}");
+        let mut tool = Tool::start("nsq_tail", &args);
         let line = tool.wait_for_log(meanwhile);
         assert!(line.contains(" WARNING: --dedup: memcached "), "{line}");
         tool.stop();
@@ -370,8 +343,8 @@ fn memcached_that_does_not_answer_has_a_warning_at_the_start() {
 fn a_filter_that_may_drop_fresh_messages_warns_at_the_start() {
     let source = Source::new();
     let dedup = "--dedup=json:/id,filter=forgetful,window=1m,rate=100,false-positives=0.0001";
-    let args = ["--topic=t", "--channel=c", dedup];
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
+    let args = format!("--topic=t --channel=c {dedup}");
+    let mut tool = source.start("nsq_tail", &args);
     tool.wait_for_log("forgetful Bloom filter for 60s at 100 messages per second, ");
     tool.wait_for_log("WARNING: filter=forgetful takes up to 0.0001 of the fresh messages");
     source.wait_for_answers();
@@ -380,45 +353,35 @@ fn a_filter_that_may_drop_fresh_messages_warns_at_the_start() {
 
 #[test]
 fn wrong_values_end_the_tools_with_advice() {
-    let check = |args: &[&str], code: i32, advice: &str| {
-        let mut all = vec!["--topic=t", "--nsqd-tcp-address=127.0.0.1:1"];
-        all.extend(args);
-        let output = Command::new(env!("CARGO_BIN_EXE_nsq_tail"))
-            .args(all)
-            .output()
-            .expect("the program runs");
-        let text = String::from_utf8_lossy(&output.stderr);
-        assert!(text.contains(advice), "{text}");
-        assert_eq!(output.status.code(), Some(code), "{text}");
+    let check = |args: &str, code: i32, advice: &str| {
+        let args = format!("--topic=t --nsqd-tcp-address=127.0.0.1:1 {args}");
+        expect_exit("nsq_tail", &args, code, advice);
     };
-    check(&["--dedup=id"], 2, "begin with body, or with json:");
+    check("--dedup=id", 2, "begin with body, or with json:");
     check(
-        &["--dedup=body,filter=time-limited,window=1m,rate=1"],
+        "--dedup=body,filter=time-limited,window=1m,rate=1",
         2,
         "there is no filter \"time-limited\": choose inverse, forgetful, roaring or memcached",
     );
-    check(&["--dedup-state=file"], 1, "--dedup-state needs --dedup");
+    check("--dedup-state=file", 1, "--dedup-state needs --dedup");
     check(
-        &["--dedup=body", "--dedup-state=/no/such/directory/file"],
+        "--dedup=body --dedup-state=/no/such/directory/file",
         1,
         "--dedup-state: /no/such/directory/file: the saved state cannot be used: No such file or directory (os error 2); \
          the directory /no/such/directory is missing: make it, or choose another path\n",
     );
     check(
-        &["--dedup="],
+        "--dedup=",
         1,
         "--dedup has no value: write body, or json: and a pointer such as json:/id, or leave the flag out\n",
     );
     check(
-        &["--dedup=body", "--dedup-state="],
+        "--dedup=body --dedup-state=",
         1,
         "--dedup-state has no value: write the path of the filter's file, or leave the flag out\n",
     );
     check(
-        &[
-            "--dedup=body,filter=memcached,address=a:1",
-            "--dedup-state=file",
-        ],
+        "--dedup=body,filter=memcached,address=a:1 --dedup-state=file",
         1,
         "memcached keeps its own state",
     );
@@ -433,8 +396,8 @@ fn a_disk_that_becomes_full_is_an_error_and_leaves_no_part_of_the_state() {
     let source = Source::new();
     let state = disk.path().join("state");
     let flag = format!("--dedup-state={}", state.display());
-    let args = ["--topic=t", "--channel=c", DEDUP, &flag];
-    let mut tool = source.start(env!("CARGO_BIN_EXE_nsq_tail"), &args);
+    let args = format!("--topic=t --channel=c {DEDUP} {flag}");
+    let mut tool = source.start("nsq_tail", &args);
     tool.wait_for_log("inverse Bloom filter with 1000 slots");
     source.wait_for_answers();
     disk.fill("filler");
@@ -462,19 +425,12 @@ fn a_save_without_memory_is_an_error_and_ends_nothing() {
     let directory = tempfile::tempdir().expect("a directory");
     let state = directory.path().join("state");
     // The filter takes 800 MB of 1.5 GB, and touches few pages.
-    let mut command = Command::new("sh");
-    command.args(["-c", "ulimit -v 1500000; exec \"$0\" \"$@\""]);
-    command.arg(env!("CARGO_BIN_EXE_nsq_tail"));
-    command.args([
-        "--topic=t",
-        "--channel=c",
-        "--dedup=json:/id,slots=50000000",
-    ]);
-    command.arg(format!("--dedup-state={}", state.display()));
-    for node in &source.nodes {
-        command.arg(format!("--nsqd-tcp-address={}", node.tcp));
-    }
-    let mut tool = Tool::of_command(command.stdout(Stdio::null()));
+    let args = format!(
+        "--topic=t --channel=c --dedup=json:/id,slots=50000000 --dedup-state={}",
+        state.display()
+    );
+    let limited = "ulimit -v 1500000; exec \"$0\" \"$@\"";
+    let mut tool = Tool::quiet(&mut script(limited, "nsq_tail", &source.args(&args)));
     source.wait_for_answers();
     tool.stop();
     let log = tool.log();

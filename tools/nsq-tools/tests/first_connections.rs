@@ -11,17 +11,16 @@ use test_support::wait_until;
 /// Starts a tool with a good nsqd, and with one that never answers.
 ///
 /// Each start of the tool cost the messages of the good nsqd an attempt, until they were given up.
-fn check(program: &str, channel: &str, args: impl FnOnce() -> Vec<String>) {
+fn check(program: &str, channel: &str, args: &str) {
     let nsqd = Daemon::nsqd(&[]).with_messages("t", channel, &["one"]);
     // The kernel accepts connections, and nobody answers on them.
     let mute = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
     let mute_address = mute.local_addr().expect("the listener has an address");
-    let mut all: Vec<String> = [nsqd.tcp, mute_address]
-        .iter()
-        .map(|address| format!("--nsqd-tcp-address={address}"))
-        .collect();
-    all.extend(args());
-    let mut tool = Tool::start(program, &all, &[]);
+    let args = format!(
+        "--nsqd-tcp-address={} --nsqd-tcp-address={mute_address} {args}",
+        nsqd.tcp
+    );
+    let mut tool = Tool::start(program, args);
     nsqd.wait_for_figure("t", channel, "client_count", 1);
     let is_sent = || nsqd.figure("t", channel, "in_flight_count") > 0;
     assert!(
@@ -36,41 +35,25 @@ fn check(program: &str, channel: &str, args: impl FnOnce() -> Vec<String>) {
     assert_eq!(attempts, [1], "{}", tool.log());
 }
 
-fn texts(args: &[&str]) -> Vec<String> {
-    args.iter().map(|arg| (*arg).to_owned()).collect()
-}
-
 #[test]
 fn nsq_tail_takes_nothing_before_all_are_connected() {
-    check(env!("CARGO_BIN_EXE_nsq_tail"), "c", || {
-        texts(&["--topic=t", "--topic=u", "--channel=c"])
-    });
+    check("nsq_tail", "c", "--topic=t --topic=u --channel=c");
 }
 
 #[test]
 fn nsq_to_http_takes_nothing_before_all_are_connected() {
-    check(env!("CARGO_BIN_EXE_nsq_to_http"), "nsq_to_http", || {
-        texts(&["--topic=t", "--topic=u", "--post=http://127.0.0.1:1/"])
-    });
+    let args = "--topic=t --topic=u --post=http://127.0.0.1:1/";
+    check("nsq_to_http", "nsq_to_http", args);
 }
 
 #[test]
 fn nsq_to_nsq_takes_nothing_before_all_are_connected() {
-    check(env!("CARGO_BIN_EXE_nsq_to_nsq"), "nsq_to_nsq", || {
-        let destination = "--destination-nsqd-tcp-address=127.0.0.1:1";
-        texts(&["--topic=t", "--topic=u", destination])
-    });
+    let args = "--topic=t --topic=u --destination-nsqd-tcp-address=127.0.0.1:1";
+    check("nsq_to_nsq", "nsq_to_nsq", args);
 }
 
 #[test]
 fn nsq_forget_takes_nothing_before_all_are_connected() {
-    check(env!("CARGO_BIN_EXE_nsq_forget"), "c", || {
-        texts(&[
-            "--topic=t",
-            "--channel=c",
-            "--field=country",
-            "--rate=1e-12",
-            "--http-address=127.0.0.1:0",
-        ])
-    });
+    let args = "--topic=t --channel=c --field=country --rate=1e-12 --http-address=127.0.0.1:0";
+    check("nsq_forget", "c", args);
 }

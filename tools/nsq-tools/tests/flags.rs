@@ -6,45 +6,16 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::Command;
 
-use crate::tool::Tool;
-use nsq_tools::nsq_forget::NSQ_FORGET;
-use nsq_tools::nsq_pubsub::NSQ_PUBSUB;
-use nsq_tools::nsq_stat::NSQ_STAT;
-use nsq_tools::nsq_tail::NSQ_TAIL;
-use nsq_tools::nsq_to_file::NSQ_TO_FILE;
-use nsq_tools::nsq_to_http::NSQ_TO_HTTP;
-use nsq_tools::nsq_to_nsq::NSQ_TO_NSQ;
-use nsq_tools::nsqtop::NSQTOP;
-use nsq_tools::to_nsq::TO_NSQ;
+use crate::pages::{WITH_ORIGINAL, WITHOUT_ORIGINAL};
+use crate::tool::{Tool, command};
 use program::Program;
 use program::flag::{Flag, Kind};
 use serde_json::Value;
 use test_support::TIMEOUT;
-use test_support::process::{Exit, run};
-
-/// The tools of NSQ 1.3.0 that this project has, too.
-const WITH_ORIGINAL: [(&Program, &str); 6] = [
-    (&NSQ_STAT, env!("CARGO_BIN_EXE_nsq_stat")),
-    (&NSQ_TAIL, env!("CARGO_BIN_EXE_nsq_tail")),
-    (&NSQ_TO_FILE, env!("CARGO_BIN_EXE_nsq_to_file")),
-    (&NSQ_TO_HTTP, env!("CARGO_BIN_EXE_nsq_to_http")),
-    (&NSQ_TO_NSQ, env!("CARGO_BIN_EXE_nsq_to_nsq")),
-    (&TO_NSQ, env!("CARGO_BIN_EXE_to_nsq")),
-];
-
-/// All other tools.
-const WITHOUT_ORIGINAL: [(&Program, &str); 3] = [
-    (&NSQTOP, env!("CARGO_BIN_EXE_nsqtop")),
-    (&NSQ_PUBSUB, env!("CARGO_BIN_EXE_nsq_pubsub")),
-    (&NSQ_FORGET, env!("CARGO_BIN_EXE_nsq_forget")),
-];
+use test_support::process::run;
 
 /// Nobody listens on port 1.
 const UNREACHABLE: &str = "127.0.0.1:1";
-
-fn run_tool(path: impl AsRef<Path>, args: &[String]) -> Exit {
-    run(Command::new(path.as_ref()).args(args), TIMEOUT)
-}
 
 /// Returns values that a flag must refuse while the command line is read.
 fn wrong_values(flag: &Flag) -> &'static [&'static str] {
@@ -62,8 +33,11 @@ fn wrong_values(flag: &Flag) -> &'static [&'static str] {
 }
 
 /// Checks that a tool refuses the value with code 2 and the usage text. Returns the line of the error.
-fn refusal(path: &str, flag: &Flag, value: &str) -> String {
-    let exit = run_tool(path, &[format!("-{}={value}", flag.name)]);
+fn refusal(program: &str, flag: &Flag, value: &str) -> String {
+    let exit = run(
+        &mut command(program, format!("-{}={value}", flag.name)),
+        TIMEOUT,
+    );
     let (line, usage) = exit.stderr.split_once('\n').expect("a line");
     assert_eq!((exit.code(), &*exit.stdout), (2, ""), "{exit}");
     let expected = match flag.kind {
@@ -82,13 +56,13 @@ fn refusal(path: &str, flag: &Flag, value: &str) -> String {
 fn every_flag_refuses_values_of_the_wrong_type() {
     let original = std::env::var_os("NSQ_TOOLS_ORIGINAL");
     let mut count = 0;
-    for (program, path) in WITH_ORIGINAL.into_iter().chain(WITHOUT_ORIGINAL) {
+    for program in WITH_ORIGINAL.into_iter().chain(WITHOUT_ORIGINAL) {
         for flag in program.all_flags() {
             for value in wrong_values(flag) {
-                let line = refusal(path, flag, value);
+                let line = refusal(program.name, flag, value);
                 count += 1;
                 let is_original_flag = program.flags.iter().any(|known| known.name == flag.name);
-                let has_original = WITH_ORIGINAL.iter().any(|(_, known)| *known == path);
+                let has_original = WITH_ORIGINAL.iter().any(|known| known.name == program.name);
                 // The original nsq_to_file takes every option of the client: docs/compatibility.md.
                 let is_ignored = program.name == "nsq_to_file" && flag.name == "consumer-opt";
                 if let Some(directory) = &original
@@ -96,8 +70,9 @@ fn every_flag_refuses_values_of_the_wrong_type() {
                     && has_original
                     && !is_ignored
                 {
-                    let path = Path::new(directory).join(program.name);
-                    let exit = run_tool(path, &[format!("-{}={value}", flag.name)]);
+                    let mut original = Command::new(Path::new(directory).join(program.name));
+                    original.arg(format!("-{}={value}", flag.name));
+                    let exit = run(&mut original, TIMEOUT);
                     let expected = exit.stderr.lines().next();
                     assert_eq!((exit.code(), expected), (2, Some(&*line)), "{exit}");
                 }
@@ -108,9 +83,9 @@ fn every_flag_refuses_values_of_the_wrong_type() {
 }
 
 /// Returns arguments with which a tool fails after its log has started. `taken` is an address that somebody listens on.
-fn failing(program: &Program, taken: &str) -> Vec<String> {
+fn failing(program: &Program, taken: &str) -> String {
     let nsqd = format!("-nsqd-tcp-address={UNREACHABLE}");
-    let text = match program.name {
+    match program.name {
         "nsq_tail" => format!("-topic=t {nsqd}"),
         "nsq_to_file" => format!("-topic=a/b {nsqd}"),
         "nsq_to_http" => format!("-topic=t {nsqd} -post=http://{UNREACHABLE}/"),
@@ -122,17 +97,16 @@ fn failing(program: &Program, taken: &str) -> Vec<String> {
         "nsq_pubsub" => format!("{nsqd} -http-address={taken}"),
         "nsq_forget" => format!("-topic=t -channel=c -field=f {nsqd} -http-address=127.0.0.1:0"),
         other => panic!("{other} has no arguments here"),
-    };
-    text.split(' ').map(str::to_owned).collect()
+    }
 }
 
 /// Starts a tool that fails, with a record as its input. Returns its log.
-fn log_of_failure(path: &str, args: &[String]) -> String {
+fn log_of_failure(program: &str, args: &str) -> String {
     use std::io::Write;
-    let mut tool = Tool::start(path, args, &[]);
+    let mut tool = Tool::start(program, args);
     // Only to_nsq reads its input.
     let _ = tool.stdin().write_all(b"record\n");
-    assert_eq!(tool.wait().code(), Some(1), "{path}: {}", tool.log());
+    assert_eq!(tool.wait().code(), Some(1), "{program}: {}", tool.log());
     tool.log()
 }
 
@@ -140,15 +114,15 @@ fn log_of_failure(path: &str, args: &[String]) -> String {
 fn the_log_has_the_form_that_the_flag_names() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
     let taken = listener.local_addr().expect("it is bound").to_string();
-    for (program, path) in WITH_ORIGINAL.into_iter().chain(WITHOUT_ORIGINAL) {
+    for program in WITH_ORIGINAL.into_iter().chain(WITHOUT_ORIGINAL) {
         if program.flag("log-format").is_none() {
             assert_eq!(program.name, "nsqtop");
             continue;
         }
         let failing = failing(program, &taken);
         let with = |format: &str| {
-            let flag = vec![format!("-log-format={format}")];
-            log_of_failure(path, &[flag, failing.clone()].concat())
+            let args = format!("-log-format={format} {failing}");
+            log_of_failure(program.name, &args)
         };
         let text = with("text");
         assert!(!text.contains('{'), "{text}");

@@ -5,7 +5,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
 
-use crate::tool::Tool;
+use crate::tool::{self, Tool};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http::{Response, http, http_with_headers};
@@ -19,7 +19,7 @@ struct Forget {
 }
 
 impl Forget {
-    fn start(nsqd: &Daemon, args: &[&str]) -> Forget {
+    fn start(nsqd: &Daemon, args: impl AsRef<str>) -> Forget {
         let tool = Tool::of_command(&mut command(nsqd, args));
         let http = tool.wait_for_http();
         Forget { tool, http }
@@ -57,18 +57,13 @@ impl Forget {
 /// A rate at which nothing is forgotten during a test: a message lives for 30,000 years.
 const NEVER: &str = "--rate=1e-12";
 
-fn command(nsqd: &Daemon, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_forget"));
-    command
-        .args([
-            "--topic=clicks",
-            "--channel=forget",
-            "--field=country",
-            "--http-address=127.0.0.1:0",
-        ])
-        .arg(format!("--nsqd-tcp-address={}", nsqd.tcp))
-        .args(args);
-    command
+fn command(nsqd: &Daemon, args: impl AsRef<str>) -> Command {
+    let flags = "--topic=clicks --channel=forget --field=country --http-address=127.0.0.1:0";
+    let (address, args) = (nsqd.tcp, args.as_ref());
+    tool::command(
+        "nsq_forget",
+        format!("{flags} --nsqd-tcp-address={address} {args}"),
+    )
 }
 
 fn nsqd_with_clicks(countries: &[&str]) -> Daemon {
@@ -94,7 +89,7 @@ fn owned(bins: &[(&str, u64)]) -> Vec<(String, u64)> {
 fn messages_are_counted_and_finished() {
     let nsqd = nsqd_with_clicks(&["US", "JP", "US", "BR", "US", "JP"]);
     nsqd.publish("clicks", &["not json", "{}", "{\"country\":null}"]);
-    let forget = Forget::start(&nsqd, &[NEVER]);
+    let forget = Forget::start(&nsqd, NEVER);
     let bins = forget.wait_for_z("clicks", 6);
     assert_eq!(bins, owned(&[("US", 3), ("JP", 2), ("BR", 1)]));
     // All are finished, also those that have nothing to count.
@@ -124,8 +119,8 @@ fn a_state_file_belongs_to_one_tool() {
     let directory = tempfile::tempdir().unwrap();
     let state = directory.path().join("counts.json");
     let flag = format!("--state-file={}", state.display());
-    let forget = Forget::start(&nsqd, &[NEVER, &flag]);
-    let second = run(&mut command(&nsqd, &[NEVER, &flag]), TIMEOUT);
+    let forget = Forget::start(&nsqd, format!("{NEVER} {flag}"));
+    let second = run(&mut command(&nsqd, format!("{NEVER} {flag}")), TIMEOUT);
     assert_eq!(second.code(), 1, "{second}");
     let used = format!(
         "FATAL: --state-file: {} is used by process {}, and two processes would overwrite each other's state; ",
@@ -135,14 +130,14 @@ fn a_state_file_belongs_to_one_tool() {
     assert!(second.stderr.contains(&used), "{second}");
     // The file is free again at the end.
     assert_eq!(forget.end("TERM").0, Some(0));
-    let third = Forget::start(&nsqd, &[NEVER, &flag]);
+    let third = Forget::start(&nsqd, format!("{NEVER} {flag}"));
     assert_eq!(third.end("TERM").0, Some(0));
 }
 
 #[test]
 fn answers_are_those_of_the_original() {
     let nsqd = nsqd_with_clicks(&[]);
-    let forget = Forget::start(&nsqd, &[NEVER]);
+    let forget = Forget::start(&nsqd, NEVER);
     assert_eq!(
         forget
             .get("/incr?distribution=colors&field=red&field=blue&N=2")
@@ -216,7 +211,7 @@ fn answers_are_those_of_the_original() {
 #[test]
 fn pages_of_other_sites_count_nothing() {
     let nsqd = nsqd_with_clicks(&[]);
-    let forget = Forget::start(&nsqd, &[NEVER]);
+    let forget = Forget::start(&nsqd, NEVER);
     assert_eq!(forget.get("/incr?distribution=d&field=a").text(), "OK");
     for mark in ["Origin: http://evil.example", "Sec-Fetch-Site: cross-site"] {
         for method in ["GET", "POST"] {
@@ -242,7 +237,7 @@ fn counts_survive_a_restart_and_are_forgotten() {
         names.collect::<BTreeSet<_>>()
     };
     let nsqd = nsqd_with_clicks(&["US", "US", "JP"]);
-    let forget = Forget::start(&nsqd, &[NEVER, &file]);
+    let forget = Forget::start(&nsqd, format!("{NEVER} {file}"));
     forget.wait_for_z("clicks", 3);
     let (code, log) = forget.end("INT");
     assert_eq!(code, Some(0), "{log}");
@@ -250,7 +245,7 @@ fn counts_survive_a_restart_and_are_forgotten() {
     assert_eq!(names(), own.map(Into::into).into());
     publish(&nsqd, &["JP"]);
     // The state is written at each interval, so a kill loses only what came since.
-    let forget = Forget::start(&nsqd, &[NEVER, &file, "--save-interval=100ms"]);
+    let forget = Forget::start(&nsqd, format!("{NEVER} {file} --save-interval=100ms"));
     assert_eq!(
         forget.wait_for_z("clicks", 4),
         owned(&[("JP", 2), ("US", 2)])
@@ -263,7 +258,7 @@ fn counts_survive_a_restart_and_are_forgotten() {
     // A kill may leave a temporary file, and the next run leaves no other one.
     let left = names();
     // A message lives for a thousandth of a second.
-    let forget = Forget::start(&nsqd, &["--rate=1000", &file]);
+    let forget = Forget::start(&nsqd, format!("--rate=1000 {file}"));
     forget.wait_for_z("clicks", 0);
     let (code, log) = forget.end("TERM");
     assert_eq!(code, Some(0), "{log}");
@@ -285,7 +280,7 @@ fn a_killed_tool_goes_on_with_its_last_save() {
     // Kills while the file is written again and again: it is always whole, and no count becomes smaller.
     let mut last = 0;
     for _ in 0..5 {
-        let forget = Forget::start(&nsqd, &[NEVER, &file, "--save-interval=1ms"]);
+        let forget = Forget::start(&nsqd, format!("{NEVER} {file} --save-interval=1ms"));
         forget.wait_for_z("clicks", last);
         publish(&nsqd, &["US", "US"]);
         forget.wait_for_z("clicks", last + 2);
@@ -296,13 +291,13 @@ fn a_killed_tool_goes_on_with_its_last_save() {
         last = now;
     }
     // Counts behind the last save are lost, as the page says.
-    let forget = Forget::start(&nsqd, &[NEVER, &file, "--save-interval=1h"]);
+    let forget = Forget::start(&nsqd, format!("{NEVER} {file} --save-interval=1h"));
     forget.wait_for_z("clicks", last);
     publish(&nsqd, &["US", "US", "US"]);
     forget.wait_for_z("clicks", last + 3);
     nsqd.wait_for_answers("clicks", "forget");
     kill(forget);
-    let forget = Forget::start(&nsqd, &[NEVER, &file]);
+    let forget = Forget::start(&nsqd, format!("{NEVER} {file}"));
     assert_eq!(forget.wait_for_z("clicks", last), owned(&[("US", last)]));
 }
 
@@ -315,7 +310,7 @@ fn a_signal_ends_the_tool_while_it_connects() {
     let silent = silent
         .local_addr()
         .map(|at| format!("--nsqd-tcp-address={at}"));
-    let mut tool = Tool::of_command(&mut command(&nsqd, &[&silent.unwrap()]));
+    let mut tool = Tool::of_command(&mut command(&nsqd, silent.unwrap()));
     tool.wait_for_log(" connected");
     tool.stop();
 }
@@ -336,7 +331,7 @@ int fsync(int file) {
 "#;
 
 /// Starts the tool in a directory whose disk hangs while the file `hang` is there.
-fn start_with_hanging_sync(directory: &Path, nsqd: &Daemon, args: &[&str]) -> Forget {
+fn start_with_hanging_sync(directory: &Path, nsqd: &Daemon, args: &str) -> Forget {
     std::fs::write(directory.join("sync.c"), HANGING_SYNC).unwrap();
     let mut compiler = Command::new("cc");
     compiler.args(["-shared", "-fPIC", "-o", "sync.so", "sync.c"]);
@@ -356,12 +351,9 @@ fn start_with_hanging_sync(directory: &Path, nsqd: &Daemon, args: &[&str]) -> Fo
 fn a_disk_that_hangs_does_not_hold_up_the_end() {
     let directory = tempfile::tempdir().unwrap();
     let nsqd = nsqd_with_clicks(&["US"]);
-    let args = [
-        NEVER,
-        "--state-file=counts.json",
-        "--dedup=json:/country,slots=1000",
-        "--dedup-state=filter",
-    ];
+    let args = format!(
+        "{NEVER} --state-file=counts.json --dedup=json:/country,slots=1000 --dedup-state=filter"
+    );
     let forget = start_with_hanging_sync(directory.path(), &nsqd, &args);
     forget.wait_for_z("clicks", 1);
     std::fs::write(directory.path().join("hang"), "").unwrap();
@@ -381,7 +373,7 @@ fn a_disk_that_hangs_holds_up_neither_the_counts_nor_a_signal() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name);
     let nsqd = nsqd_with_clicks(&["US"]);
-    let args = [NEVER, "--state-file=counts.json", "--save-interval=50ms"];
+    let args = format!("{NEVER} --state-file=counts.json --save-interval=50ms");
     let forget = start_with_hanging_sync(directory.path(), &nsqd, &args);
     forget.wait_for_z("clicks", 1);
     std::fs::write(at("hang"), "").unwrap();
@@ -407,7 +399,7 @@ fn read(path: &Path) -> Value {
 #[test]
 fn a_field_names_the_distribution() {
     let nsqd = nsqd_with_clicks(&["US", "JP"]);
-    let forget = Forget::start(&nsqd, &[NEVER, "--distribution-field=/site/name"]);
+    let forget = Forget::start(&nsqd, format!("{NEVER} --distribution-field=/site/name"));
     assert_eq!(forget.wait_for_z("s1", 2), owned(&[("JP", 1), ("US", 1)]));
     assert_eq!(forget.wait_for_z("clicks", 0), []);
 }
@@ -416,7 +408,7 @@ fn a_field_names_the_distribution() {
 fn a_start_that_fails_says_why() {
     let nsqd = Daemon::nsqd(&[]);
     let directory = tempfile::tempdir().unwrap();
-    let check = |nsqd: &Daemon, args: &[&str], text: &str| {
+    let check = |nsqd: &Daemon, args: &str, text: &str| {
         let exit = run(&mut command(nsqd, args), TIMEOUT);
         assert_eq!(exit.code(), 1, "{exit}");
         assert!(exit.stderr.contains(text), "{exit}");
@@ -424,22 +416,22 @@ fn a_start_that_fails_says_why() {
     let odd = directory.path().join("odd");
     std::fs::write(&odd, "odd").unwrap();
     let odd = format!("--state-file={}", odd.display());
-    check(&nsqd, &[&odd], "odd is not a state of nsq_forget - ");
+    check(&nsqd, &odd, "odd is not a state of nsq_forget - ");
     let missing = format!(
         "--state-file={}",
         directory.path().join("no/file").display()
     );
-    check(&nsqd, &[&missing], "No such file or directory");
+    check(&nsqd, &missing, "No such file or directory");
     let taken = format!("--http-address={}", nsqd.http);
     let text = format!(
         "FATAL: listen ({}) failed - listen tcp {0}: bind: address already in use",
         nsqd.http
     );
-    check(&nsqd, &[&taken], &text);
+    check(&nsqd, &taken, &text);
     let mut dead = Daemon::nsqd(&[]);
     dead.kill();
-    check(&dead, &[], "error connecting to nsqd");
-    let exit = run(&mut command(&nsqd, &["--version"]), TIMEOUT);
+    check(&dead, "", "error connecting to nsqd");
+    let exit = run(&mut command(&nsqd, "--version"), TIMEOUT);
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
         (exit.code(), exit.stdout),

@@ -6,8 +6,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
-use crate::tool::Tool;
 use crate::tool::consumed::consume;
+use crate::tool::{self, Tool};
 use socket2::{Domain, Socket, Type};
 use test_support::daemon::Daemon;
 use test_support::http::{Response, http, http_with_headers};
@@ -24,15 +24,14 @@ struct Pubsub {
 }
 
 impl Pubsub {
-    fn start(args: &[&str]) -> Pubsub {
-        let tool = Tool::of_command(&mut command(args));
+    fn start(args: impl AsRef<str>) -> Pubsub {
+        let tool = Tool::of_command(&mut command(args.as_ref()));
         let http = tool.wait_for_http();
         Pubsub { tool, http }
     }
 
-    fn of(nsqd: &Daemon, args: &[&str]) -> Pubsub {
-        let flag = format!("--nsqd-tcp-address={}", nsqd.tcp);
-        Pubsub::start(&[&[&*flag], args].concat())
+    fn of(nsqd: &Daemon, args: &str) -> Pubsub {
+        Pubsub::start(format!("--nsqd-tcp-address={} {args}", nsqd.tcp))
     }
 
     fn get(&self, target: &str) -> Response {
@@ -51,10 +50,8 @@ impl Pubsub {
     }
 }
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_pubsub"));
-    command.arg("--http-address=127.0.0.1:0").args(args);
-    command
+fn command(args: &str) -> Command {
+    tool::command("nsq_pubsub", format!("--http-address=127.0.0.1:0 {args}"))
 }
 
 /// A client of a stream.
@@ -123,7 +120,7 @@ fn nsqd() -> Daemon {
 #[test]
 fn messages_are_lines_and_finished_when_written() {
     let nsqd = nsqd();
-    let pubsub = Pubsub::of(&nsqd, &[]);
+    let pubsub = Pubsub::of(&nsqd, "");
     let mut client = Client::open(&pubsub, "topic=t&channel=c");
     nsqd.publish("t", &["one", "{\"two\":2}", "three"]);
     assert_eq!(client.lines(3), ["one", "{\"two\":2}", "three"]);
@@ -159,7 +156,7 @@ fn clients_of_one_channel_share_and_others_get_everything() {
     let known = || lookupd.get("/lookup?topic=t").text().contains("127.0.0.1");
     assert!(wait_until(TIMEOUT, known));
     let flag = format!("--lookupd-http-address={}", lookupd.http);
-    let pubsub = Pubsub::start(&[&flag, "--ephemeral-channel"]);
+    let pubsub = Pubsub::start(format!("{flag} --ephemeral-channel"));
     let mut own = [
         Client::open(&pubsub, "topic=t"),
         Client::open(&pubsub, "topic=t&channel="),
@@ -205,7 +202,7 @@ fn clients_of_one_channel_share_and_others_get_everything() {
 #[test]
 fn an_idle_stream_has_heartbeats() {
     let nsqd = nsqd();
-    let pubsub = Pubsub::of(&nsqd, &["--heartbeat-interval=100ms"]);
+    let pubsub = Pubsub::of(&nsqd, "--heartbeat-interval=100ms");
     let mut client = Client::open(&pubsub, "topic=t&channel=c");
     for _ in 0..3 {
         let line = client.line();
@@ -232,7 +229,7 @@ fn an_idle_stream_has_heartbeats() {
 #[test]
 fn messages_are_published_over_http() {
     let nsqd = nsqd();
-    let pubsub = Pubsub::of(&nsqd, &["--max-body-size=100"]);
+    let pubsub = Pubsub::of(&nsqd, "--max-body-size=100");
     let mut client = Client::open(&pubsub, "topic=t&channel=c");
     let publish = |target: &str, body: &str| {
         let answer = http(pubsub.http, "POST", target, body.as_bytes());
@@ -275,7 +272,7 @@ fn an_nsqlookupd_names_the_nsqds_to_publish_to() {
     let known = || lookupd.get("/nodes").text().contains("127.0.0.1");
     assert!(wait_until(TIMEOUT, known));
     let flag = format!("--lookupd-http-address={}", lookupd.http);
-    let pubsub = Pubsub::start(&[&flag]);
+    let pubsub = Pubsub::start(&flag);
     let answer = http(pubsub.http, "POST", "/pub?topic=new", b"x");
     assert_eq!((answer.status, answer.text().as_str()), (200, "OK"));
     assert!(
@@ -295,7 +292,7 @@ fn a_client_that_leaves_loses_no_message() {
         .map(|number| format!("{number} {padding}"))
         .collect();
     nsqd.publish("t", &bodies);
-    let pubsub = Pubsub::of(&nsqd, &["--max-in-flight=20"]);
+    let pubsub = Pubsub::of(&nsqd, "--max-in-flight=20");
     let mut first = Client::open(&pubsub, "topic=t&channel=c");
     let number = |line: &str| -> usize { line.split(' ').next().unwrap().parse().unwrap() };
     first.lines(5);
@@ -331,7 +328,7 @@ fn the_messages_that_a_leaving_client_has_not_read_are_few() {
     let nsqd = nsqd();
     let padding = "x".repeat(BYTES - 1);
     nsqd.publish("t", &vec![&*padding; MESSAGES]);
-    let pubsub = Pubsub::of(&nsqd, &["--max-in-flight=50"]);
+    let pubsub = Pubsub::of(&nsqd, "--max-in-flight=50");
     let mut client = Client::open_small(&pubsub, "topic=t&channel=c", 4096);
     let mut read = 0;
     // A client that reads steadily makes the kernel enlarge the send buffer.
@@ -376,7 +373,7 @@ fn total(pubsub: &Pubsub) -> usize {
 #[test]
 fn a_client_that_takes_nothing_is_cut_off() {
     let nsqd = nsqd();
-    let pubsub = Pubsub::of(&nsqd, &["--client-timeout=300ms"]);
+    let pubsub = Pubsub::of(&nsqd, "--client-timeout=300ms");
     let _client = Client::open(&pubsub, "topic=t&channel=c&max_in_flight=3");
     let large = "x".repeat(1_000_000);
     nsqd.publish("t", &[&*large; 30]);
@@ -390,7 +387,7 @@ fn a_client_that_takes_nothing_is_cut_off() {
 #[test]
 fn wrong_requests_say_what_is_wrong() {
     let nsqd = nsqd();
-    let pubsub = Pubsub::of(&nsqd, &[]);
+    let pubsub = Pubsub::of(&nsqd, "");
     for (target, status, text) in [
         ("/sub", 400, "MISSING_ARG_TOPIC\n"),
         ("/sub?topic=a%20b", 400, "INVALID_ARG_TOPIC\n"),
@@ -429,7 +426,7 @@ fn wrong_requests_say_what_is_wrong() {
 fn pages_of_other_sites_get_and_publish_nothing() {
     let nsqd = nsqd();
     nsqd.publish("t", &["kept"]);
-    let pubsub = Pubsub::of(&nsqd, &[]);
+    let pubsub = Pubsub::of(&nsqd, "");
     let ask = |method: &str, target: &str, mark: &str| {
         let answer = http_with_headers(pubsub.http, method, target, &[mark], b"x");
         (answer.status, answer.text())
@@ -468,13 +465,13 @@ fn pages_of_other_sites_get_and_publish_nothing() {
 #[test]
 fn without_an_nsqd_there_is_no_stream() {
     let mut nsqd = nsqd();
-    let pubsub = Pubsub::of(&nsqd, &["--consumer-opt=lookupd_poll_jitter,0"]);
+    let pubsub = Pubsub::of(&nsqd, "--consumer-opt=lookupd_poll_jitter,0");
     nsqd.kill();
     let answer = pubsub.get("/sub?topic=t&channel=c");
     assert_eq!((answer.status, answer.text().as_str()), (503, "NO_NSQD\n"));
     let lookupd = Daemon::nsqlookupd(&[]);
     let flag = format!("--lookupd-http-address={}", lookupd.http);
-    let discovering = Pubsub::start(&[&flag]);
+    let discovering = Pubsub::start(&flag);
     let answer = discovering.get("/sub?topic=t&channel=c");
     assert_eq!((answer.status, answer.text().as_str()), (503, "NO_NSQD\n"));
     // A stream that has begun outlives its nsqd.
@@ -498,7 +495,7 @@ fn without_an_nsqd_there_is_no_stream() {
 fn a_signal_ends_all_streams_and_returns_their_messages() {
     for signal in ["TERM", "INT"] {
         let nsqd = nsqd();
-        let pubsub = Pubsub::of(&nsqd, &[]);
+        let pubsub = Pubsub::of(&nsqd, "");
         let mut idle = Client::open(&pubsub, "topic=t&channel=idle");
         let stuck = Client::open(&pubsub, "topic=t&channel=c");
         let large = "x".repeat(1_000_000);
@@ -537,19 +534,19 @@ fn a_start_that_fails_says_why() {
     let nsqd = nsqd();
     let taken = format!("--http-address={}", nsqd.http);
     let flag = format!("--nsqd-tcp-address={}", nsqd.tcp);
-    let exit = run(&mut command(&[&taken, &flag]), TIMEOUT);
+    let exit = run(&mut command(&format!("{taken} {flag}")), TIMEOUT);
     let text = format!(
         "FATAL: listen ({}) failed - listen tcp {0}: bind: address already in use",
         nsqd.http
     );
     assert!(exit.code() == 1 && exit.stderr.contains(&text), "{exit}");
-    let exit = run(&mut command(&["--version"]), TIMEOUT);
+    let exit = run(&mut command("--version"), TIMEOUT);
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
         (exit.code(), exit.stdout),
         (0, format!("nsq_pubsub v1.3.0\nringq {version}\n"))
     );
-    let exit = run(&mut command(&[]), TIMEOUT);
+    let exit = run(&mut command(""), TIMEOUT);
     assert!(
         exit.stderr
             .ends_with("--nsqd-tcp-address or --lookupd-http-address required.\n"),
@@ -571,7 +568,7 @@ fn a_client_that_reads_to_the_end_loses_nothing_when_the_tool_is_killed() {
     nsqd.publish("t", &bodies);
     let mut found = BTreeSet::new();
     for _ in 0..3 {
-        let mut pubsub = Pubsub::of(&nsqd, &["--max-in-flight=20"]);
+        let mut pubsub = Pubsub::of(&nsqd, "--max-in-flight=20");
         let mut client = Client::open_small(&pubsub, "topic=t&channel=c", 4096);
         found.extend(client.lines(20));
         pubsub.tool.signal("KILL");
@@ -583,7 +580,7 @@ fn a_client_that_reads_to_the_end_loses_nothing_when_the_tool_is_killed() {
         found.extend(whole.lines().map(str::to_owned));
     }
     assert!(found.len() < MESSAGES, "the kills came too late");
-    let pubsub = Pubsub::of(&nsqd, &[]);
+    let pubsub = Pubsub::of(&nsqd, "");
     let mut client = Client::open(&pubsub, "topic=t&channel=c");
     while found.len() < MESSAGES {
         let line = client.line();

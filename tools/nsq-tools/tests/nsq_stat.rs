@@ -5,29 +5,25 @@ use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+use crate::tool;
 use test_support::TIMEOUT;
 use test_support::daemon::{Daemon, send_signal, wait_for_end};
 use test_support::process::{Exit, run};
 
 /// Flags of a tool that waits longer for its servers than by default, because they may wait for a busy machine.
-const PATIENT: [&str; 2] = [
-    "-http-client-connect-timeout=30s",
-    "-http-client-request-timeout=30s",
-];
+const PATIENT: &str = "-http-client-connect-timeout=30s -http-client-request-timeout=30s";
 
 const HEADING: &str = "\
 ------rate------+----------------depth----------------+--------------metadata---------------
 ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients
 ";
 
-fn nsq_stat(args: &[&str]) -> Exit {
+fn nsq_stat(args: &str) -> Exit {
     run(&mut command(args), TIMEOUT)
 }
 
-fn command(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_stat"));
-    command.args(args);
-    command
+fn command(args: &str) -> Command {
+    tool::command("nsq_stat", args)
 }
 
 /// Returns an nsqd with a channel that holds three messages.
@@ -60,17 +56,9 @@ fn the_figures_of_all_nodes_are_summed() {
     let nsqd_flags = nodes
         .each_ref()
         .map(|nsqd| format!("-nsqd-http-address={}", nsqd.http));
-    for addresses in [&[&*lookupd_flag][..], &[&nsqd_flags[0], &nsqd_flags[1]]] {
+    for addresses in [lookupd_flag, nsqd_flags.join(" ")] {
         let began = Instant::now();
-        let mut args = vec![
-            "-topic=t",
-            "-channel",
-            "c",
-            "-count",
-            "2",
-            "-interval=500ms",
-        ];
-        args.extend(addresses);
+        let args = format!("-topic=t -channel c -count 2 -interval=500ms {addresses}");
         let exit = nsq_stat(&args);
         assert_eq!(
             (exit.code(), exit.stdout.as_str()),
@@ -91,13 +79,9 @@ fn the_figures_of_all_nodes_are_summed() {
 fn the_heading_comes_again_after_24_lines() {
     let nsqd = nsqd_with_messages(&[]);
     let address = format!("--nsqd-http-address={}", nsqd.http);
-    let exit = nsq_stat(&[
-        "-topic=t",
-        "-channel=c",
-        "-count=28",
-        "-interval=10ms",
-        &address,
-    ]);
+    let exit = nsq_stat(&format!(
+        "-topic=t -channel=c -count=28 -interval=10ms {address}"
+    ));
     let headings: Vec<usize> = exit
         .stdout
         .lines()
@@ -111,8 +95,8 @@ fn the_heading_comes_again_after_24_lines() {
 
 #[test]
 fn errors_end_the_tool_with_the_originals_texts() {
-    let check = |args: &[&str], text: &str| {
-        let exit = nsq_stat(&[&["-count=1", "-interval=10ms"], args].concat());
+    let check = |args: &str, text: &str| {
+        let exit = nsq_stat(&format!("-count=1 -interval=10ms {args}"));
         assert_eq!((exit.code(), exit.stdout.as_str()), (1, ""), "{exit}");
         // A line begins with date and time.
         assert_eq!(
@@ -126,32 +110,32 @@ fn errors_end_the_tool_with_the_originals_texts() {
     let nsqd_flag = format!("-nsqd-http-address={}", nsqd.http);
     let lookupd_flag = format!("-lookupd-http-address={}", lookupd.http);
     check(
-        &["-topic=t", "-channel=nope", &nsqd_flag],
+        &format!("-topic=t -channel=nope {nsqd_flag}"),
         "ERROR: failed to find channel(nope) in stats metadata for topic(t)",
     );
     check(
-        &["-topic=nope", "-channel=c", &nsqd_flag],
+        &format!("-topic=nope -channel=c {nsqd_flag}"),
         "ERROR: failed to get nsqd stats - failed to query any nsqd: no node has the topic",
     );
     check(
-        &["-topic=nope", "-channel=c", &lookupd_flag],
+        &format!("-topic=nope -channel=c {lookupd_flag}"),
         "ERROR: failed to get topic producers - failed to query any nsqlookupd: got response 404 Not \
          Found \"{\\\"message\\\":\\\"TOPIC_NOT_FOUND\\\"}\"",
     );
     let dead = nsqd.http;
     drop(nsqd);
     check(
-        &["-topic=t", "-channel=c", &nsqd_flag],
+        &format!("-topic=t -channel=c {nsqd_flag}"),
         &format!(
             "ERROR: failed to get topic producers - failed to query any nsqd: Get \
              \"http://{dead}/stats\": dial tcp {dead}: connect: connection refused"
         ),
     );
     check(
-        &["-topic=t", "-channel=c"],
+        "-topic=t -channel=c",
         "--nsqd-http-address or --lookupd-http-address required",
     );
-    let exit = nsq_stat(&["--version"]);
+    let exit = nsq_stat("--version");
     let version = env!("CARGO_PKG_VERSION");
     assert_eq!(
         (exit.code(), exit.stdout),
@@ -165,13 +149,10 @@ fn a_node_that_dies_is_named_and_counts_with_its_last_figures() {
     let flags = nodes
         .each_ref()
         .map(|nsqd| format!("-nsqd-http-address={}", nsqd.http));
-    let mut child = command(&[
-        "-topic=t",
-        "-channel=c",
-        "-interval=50ms",
-        &flags[0],
-        &flags[1],
-    ])
+    let mut child = command(&format!(
+        "-topic=t -channel=c -interval=50ms {} {}",
+        flags[0], flags[1]
+    ))
     .stdout(Stdio::piped())
     .stderr(Stdio::piped())
     .spawn()
@@ -221,9 +202,9 @@ fn an_address_that_does_not_answer_at_the_start_is_waited_for() {
         let addresses =
             ["nope.invalid:1".to_owned(), good.to_string()].map(|it| format!("--{flag}={it}"));
         let channel = format!("-channel={flag}");
-        let mut child = command(&["-topic=late", &channel, "-count=1", "-interval=50ms"])
+        let args = format!("-topic=late {channel} -count=1 -interval=50ms {PATIENT}");
+        let mut child = command(&args)
             .args(&addresses)
-            .args(PATIENT)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
@@ -262,9 +243,8 @@ fn a_channel_that_no_address_has_ends_the_tool() {
     let addresses = addresses.map(|http| format!("--lookupd-http-address={http}"));
     let is_known = || lookupds[0].get("/lookup?topic=t").status == 200;
     assert!(test_support::wait_until(TIMEOUT, is_known));
-    let args = ["-topic=t", "-channel=typo", "-count=1", "-interval=50ms"];
-    let addresses = addresses.each_ref().map(String::as_str);
-    let exit = nsq_stat(&[&args[..], &addresses, &PATIENT].concat());
+    let args = "-topic=t -channel=typo -count=1 -interval=50ms";
+    let exit = nsq_stat(&format!("{args} {} {PATIENT}", addresses.join(" ")));
     assert_eq!(exit.status.code(), Some(1), "{exit}");
 }
 
@@ -292,13 +272,7 @@ fn an_nsqd_that_wants_https_is_asked_again() {
     let nsqd = Daemon::nsqd(&[&[&*cert_flag, &*key_flag], &https[..]].concat());
     nsqd.get("/stats").expect_status(403);
     let address = format!("-nsqd-http-address={}", nsqd.http);
-    let args = [
-        "-topic=t",
-        "-channel=c",
-        "-count=1",
-        "-interval=10ms",
-        &address,
-    ];
+    let args = format!("-topic=t -channel=c -count=1 -interval=10ms {address}");
     let exit = nsq_stat(&args);
     assert!(
         exit.code() == 1 && exit.stderr.contains("certificate"),
@@ -314,7 +288,7 @@ fn every_signal_ends_the_tool_at_once() {
     let nsqd = nsqd_with_messages(&[]);
     let address = format!("--nsqd-http-address={}", nsqd.http);
     for signal in ["HUP", "INT", "TERM"] {
-        let mut child = command(&["-topic=t", "-channel=c", "-interval=1h", &address])
+        let mut child = command(&format!("-topic=t -channel=c -interval=1h {address}"))
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -4,20 +4,16 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use crate::tool::Tool;
+use crate::tool::{self, Tool, expect_exit};
 use test_support::daemon::{Daemon, wait_for_end};
 use test_support::process::{Exit, run};
 use test_support::{TIMEOUT, wait_until};
 
-fn command(nsqd: &Daemon, args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_tail"));
-    command
-        .arg(format!("-nsqd-tcp-address={}", nsqd.tcp))
-        .args(args);
-    command
+fn command(nsqd: &Daemon, args: &str) -> Command {
+    tool::command("nsq_tail", format!("-nsqd-tcp-address={} {args}", nsqd.tcp))
 }
 
-fn nsq_tail(nsqd: &Daemon, args: &[&str]) -> Exit {
+fn nsq_tail(nsqd: &Daemon, args: &str) -> Exit {
     run(&mut command(nsqd, args), TIMEOUT)
 }
 
@@ -36,14 +32,11 @@ fn nsqd_with(bodies: &[(&str, &str)]) -> Daemon {
 #[test]
 fn exactly_the_printed_messages_are_finished() {
     let nsqd = nsqd_with(&[("t", "1"), ("t", "2"), ("t", "3"), ("t", "4"), ("t", "5")]);
-    let exit = nsq_tail(&nsqd, &["-topic=t", "-channel=c", "-n=3"]);
+    let exit = nsq_tail(&nsqd, "-topic=t -channel=c -n=3");
     assert_eq!((exit.code(), &*exit.stdout), (0, "1\n2\n3\n"), "{exit}");
     nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
     nsqd.wait_for_figure("t", "c", "depth", 2);
-    let exit = nsq_tail(
-        &nsqd,
-        &["-topic=t", "-channel=c", "-n=2", "-max-in-flight=1"],
-    );
+    let exit = nsq_tail(&nsqd, "-topic=t -channel=c -n=2 -max-in-flight=1");
     assert_eq!((exit.code(), &*exit.stdout), (0, "4\n5\n"), "{exit}");
     nsqd.wait_for_figure("t", "c", "depth", 0);
     nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
@@ -65,10 +58,7 @@ fn the_number_counts_the_messages_of_all_topics() {
         .filter(|(_, body)| !body.is_empty())
         .collect();
     let nsqd = nsqd_with(&bodies);
-    let exit = nsq_tail(
-        &nsqd,
-        &["-topic=t", "-topic=u", "-channel=c", "-n=4", "-print-topic"],
-    );
+    let exit = nsq_tail(&nsqd, "-topic=t -topic=u -channel=c -n=4 -print-topic");
     assert_eq!(exit.code(), 0, "{exit}");
     let mut printed = 0;
     for (topic, body) in &bodies {
@@ -81,7 +71,7 @@ fn the_number_counts_the_messages_of_all_topics() {
             .and_then(|channel| channel["depth"].as_i64())
     };
     let left = || depth("t").zip(depth("u")).is_some_and(|(t, u)| t + u == 1);
-    assert!(test_support::wait_until(TIMEOUT, left), "{exit}");
+    assert!(wait_until(TIMEOUT, left), "{exit}");
 }
 
 /// An ephemeral channel drops messages that nobody takes, and nsqd sent none while another nsqd did not answer.
@@ -96,7 +86,7 @@ fn an_ephemeral_channel_takes_messages_at_once() {
     let silent = silent.expect("it listens");
     let check = |channel: &str, ready_count: i64| {
         let channel_flag = format!("-channel={channel}");
-        let args = ["-topic=t", &channel_flag, "-max-in-flight=7", &silent];
+        let args = format!("-topic=t {channel_flag} -max-in-flight=7 {silent}");
         let mut tool = Tool::of_command(&mut command(&nsqd, &args));
         let channel = channel.replace('#', "%23");
         let ready = || nsqd.channel("t", &channel)?["clients"][0]["ready_count"].as_i64();
@@ -113,8 +103,8 @@ fn an_ephemeral_channel_takes_messages_at_once() {
 fn each_topic_has_a_line_at_the_start() {
     let nsqd = nsqd_with(&[]);
     let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
-    let args = ["-topic=t", "-topic=u", "-channel=c", &address];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_tail"), &args, &[]);
+    let args = format!("-topic=t -topic=u -channel=c {address}");
+    let mut tool = Tool::start("nsq_tail", &args);
     for topic in ["t", "u"] {
         nsqd.wait_for_figure(topic, "c", "client_count", 1);
     }
@@ -131,18 +121,9 @@ fn a_channel_is_invented_and_disappears() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let path = directory.path().join("out");
     let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
-    let program = env!("CARGO_BIN_EXE_nsq_tail");
-    let path_text = path.display().to_string();
-    // The shell sends stdout to a file, and becomes the tool.
-    let args = [
-        "-c",
-        "exec \"$@\" > \"$0\"",
-        &path_text,
-        program,
-        "-topic=t",
-        &address,
-    ];
-    let mut tool = Tool::start("sh", &args, &[]);
+    let output = fs::File::create(&path).expect("the directory is writable");
+    let mut tool =
+        Tool::of_command(tool::command("nsq_tail", format!("-topic=t {address}")).stdout(output));
     let line = tool.wait_for_log("connected");
     let channel = line
         .split_once("[t/")
@@ -159,16 +140,16 @@ fn a_channel_is_invented_and_disappears() {
     nsqd.publish("t", &["a", "b"]);
     // Lines are flushed at once.
     let printed = || fs::read_to_string(&path).is_ok_and(|text| text == "a\nb\n");
-    assert!(test_support::wait_until(TIMEOUT, printed), "{}", tool.log());
+    assert!(wait_until(TIMEOUT, printed), "{}", tool.log());
     tool.stop();
     let gone = || nsqd.channel("t", &channel).is_none();
-    assert!(test_support::wait_until(TIMEOUT, gone), "{}", tool.log());
+    assert!(wait_until(TIMEOUT, gone), "{}", tool.log());
 }
 
 #[test]
 fn messages_that_cannot_be_printed_are_not_finished() {
     let nsqd = nsqd_with(&[("t", "1"), ("t", "2")]);
-    let mut command = command(&nsqd, &["-topic=t", "-channel=c"]);
+    let mut command = command(&nsqd, "-topic=t -channel=c");
     let (reader, writer) = std::io::pipe().expect("the system has pipes");
     drop(reader);
     let mut child = command
@@ -190,44 +171,25 @@ fn messages_that_cannot_be_printed_are_not_finished() {
 
 #[test]
 fn a_wrong_command_line_ends_the_tool() {
-    let check = |args: &[&str], code, expected: &str| {
-        let exit = run(
-            Command::new(env!("CARGO_BIN_EXE_nsq_tail")).args(args),
-            TIMEOUT,
-        );
-        assert_eq!(exit.code(), code, "{exit}");
-        assert!(
-            exit.stdout.is_empty() && exit.stderr.contains(expected),
-            "{exit}"
-        );
-    };
-    check(
-        &["-topic=t"],
-        1,
-        " --nsqd-tcp-address or --lookupd-http-address required\n",
-    );
+    let check = |args: &str, text: &str| expect_exit("nsq_tail", args, 1, text);
     // The end of each line is the reason, in the words of the client.
     let nsqd = "-nsqd-tcp-address=127.0.0.1:1";
     check(
-        &["-topic=a b", nsqd],
-        1,
+        &format!("-topic=a·b {nsqd}"),
         " invalid topic name: \"a b\" is not 1 to 64 characters of ",
     );
     check(
-        &["-topic=t", "-channel=a b", nsqd],
-        1,
+        &format!("-topic=t -channel=a·b {nsqd}"),
         " invalid channel name: \"a b\" is not 1 to 64 characters of ",
     );
     // Nobody listens on port 1.
-    check(&["-topic=t", nsqd], 1, "Connection refused");
+    check(&format!("-topic=t {nsqd}"), "Connection refused");
     check(
-        &["-topic=t", "-lookupd-http-address=127.0.0.1"],
-        1,
+        "-topic=t -lookupd-http-address=127.0.0.1",
         " --lookupd-http-address: nsqlookupd 127.0.0.1: missing port: write host:port, as in 127.0.0.1:4161 ",
     );
     check(
-        &["-topic=t", "-nsqd-tcp-address=127.0.0.1"],
-        1,
+        "-topic=t -nsqd-tcp-address=127.0.0.1",
         " --nsqd-tcp-address: address \"127.0.0.1\": missing port: write host:port, as in 127.0.0.1:4150 ",
     );
 }
@@ -238,7 +200,7 @@ fn a_signal_ends_the_tool_although_nobody_reads_its_output() {
     let nsqd = nsqd_with(&[]);
     let body = "x".repeat(100_000);
     nsqd.publish("t", &[&*body; 5]);
-    let mut command = command(&nsqd, &["-topic=t", "-channel=c"]);
+    let mut command = command(&nsqd, "-topic=t -channel=c");
     let mut child = command
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -257,7 +219,7 @@ fn a_signal_ends_the_tool_although_nobody_reads_its_output() {
 #[test]
 fn words_behind_the_flags_are_an_error() {
     let nsqd = nsqd_with(&[]);
-    let exit = nsq_tail(&nsqd, &["-topic=t", "-print-topic", "true", "-n=1"]);
+    let exit = nsq_tail(&nsqd, "-topic=t -print-topic true -n=1");
     assert_eq!(exit.code(), 1, "{exit}");
     let expected = " unknown arguments: [true -n=1]; a value of a boolean flag follows behind =, as in -flag=false\n";
     assert!(exit.stderr.ends_with(expected), "{exit}");

@@ -6,32 +6,27 @@ use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use crate::tool::{Tool, files};
+use crate::tool::{self, Tool, files};
 use test_support::daemon::Daemon;
 use test_support::packages::is_installed;
 use test_support::process::{Exit, run};
 use test_support::tmpfs::Tmpfs;
 use test_support::{TIMEOUT, wait_until};
 
-fn flags(nsqd: &Daemon, directory: &Path, args: &[&str]) -> Vec<String> {
-    let own = [
-        format!("-nsqd-tcp-address={}", nsqd.tcp),
-        format!("-output-dir={}", directory.display()),
-        "-topic=t".to_owned(),
-        "-channel=c".to_owned(),
-    ];
-    let args = args.iter().map(|arg| (*arg).to_owned());
-    own.into_iter().chain(args).collect()
+fn command(nsqd: &Daemon, directory: &Path, args: &str) -> Command {
+    let (address, directory) = (nsqd.tcp, directory.display());
+    tool::command(
+        "nsq_tail",
+        format!("-nsqd-tcp-address={address} -output-dir={directory} -topic=t -channel=c {args}"),
+    )
 }
 
-fn nsq_tail(nsqd: &Daemon, directory: &Path, args: &[&str]) -> Exit {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq_tail"));
-    run(command.args(flags(nsqd, directory, args)), TIMEOUT)
+fn nsq_tail(nsqd: &Daemon, directory: &Path, args: &str) -> Exit {
+    run(&mut command(nsqd, directory, args), TIMEOUT)
 }
 
-fn start(nsqd: &Daemon, directory: &Path, args: &[&str]) -> Tool {
-    let flags = flags(nsqd, directory, args);
-    Tool::start(env!("CARGO_BIN_EXE_nsq_tail"), &flags, &[])
+fn start(nsqd: &Daemon, directory: &Path, args: &str) -> Tool {
+    Tool::quiet(&mut command(nsqd, directory, args))
 }
 
 fn nsqd_with(bodies: &[&str]) -> Daemon {
@@ -58,7 +53,7 @@ fn each_message_becomes_a_file_and_a_number_ends_the_tool() {
     let bodies = ["one", "two\nlines\n", "three", "four", "five"];
     let (nsqd, directory) = (nsqd_with(&bodies), directory());
     let directory = directory.path();
-    let exit = nsq_tail(&nsqd, directory, &["-n=3"]);
+    let exit = nsq_tail(&nsqd, directory, "-n=3");
     assert_eq!((exit.code(), &*exit.stdout), (0, ""), "{exit}");
     // Exactly the messages with files are finished.
     wait_for_depth(&nsqd, 2);
@@ -68,7 +63,7 @@ fn each_message_becomes_a_file_and_a_number_ends_the_tool() {
         assert!(form.is_match(name), "{name}");
     }
     // The names of later messages sort behind those of earlier ones, and no file is replaced.
-    let exit = nsq_tail(&nsqd, directory, &["-n=2", "-max-in-flight=1"]);
+    let exit = nsq_tail(&nsqd, directory, "-n=2 -max-in-flight=1");
     assert_eq!((exit.code(), &*exit.stdout), (0, ""), "{exit}");
     wait_for_depth(&nsqd, 0);
     assert_eq!(texts(directory), bodies);
@@ -79,7 +74,7 @@ fn topics_share_the_directory_and_a_signal_ends_the_tool() {
     let (nsqd, directory) = (nsqd_with(&["t1"]), directory());
     let nsqd = nsqd.with_messages("-u", "c", &["u1"]);
     let directory = directory.path();
-    let mut tool = start(&nsqd, directory, &["-topic=-u"]);
+    let mut tool = start(&nsqd, directory, "-topic=-u");
     let made = || files::paths(directory).len() == 2;
     assert!(wait_until(TIMEOUT, made), "{}", tool.log());
     nsqd.publish("t", &["t2", "t3"]);
@@ -106,9 +101,9 @@ fn a_message_that_comes_again_has_one_file() {
     let directory = directory.path();
     nsqd.publish("t", &["two"]);
     // The channel `d` has a copy of `two`, with its id and its time.
-    let exit = nsq_tail(&nsqd, directory, &["-n=2"]);
+    let exit = nsq_tail(&nsqd, directory, "-n=2");
     assert_eq!(exit.code(), 0, "{exit}");
-    let exit = nsq_tail(&nsqd, directory, &["-channel=d", "-n=1"]);
+    let exit = nsq_tail(&nsqd, directory, "-channel=d -n=1");
     assert_eq!(exit.code(), 0, "{exit}");
     nsqd.wait_for_answers("t", "d");
     assert_eq!(texts(directory), ["one", "two"]);
@@ -139,7 +134,7 @@ fn messages_do_not_time_out_while_they_wait_for_a_slow_disk() {
     // The channel `d` has copies of the messages, with their ids and times, so their files are there already.
     nsqd.create_channel("t", "d");
     nsqd.publish("t", &["three"]);
-    let exit = nsq_tail(&nsqd, directory, &["-n=3"]);
+    let exit = nsq_tail(&nsqd, directory, "-n=3");
     assert_eq!(exit.code(), 0, "{exit}");
     let found = files::texts(directory);
     let (name, _) = found
@@ -156,8 +151,8 @@ fn messages_do_not_time_out_while_they_wait_for_a_slow_disk() {
     let mut line = || lines.next().map(|line| line.expect("the line is a text"));
     assert_eq!(line().as_deref(), Some("slow"));
     nsqd.publish("t", &["four"]);
-    let args = ["-channel=d", "-n=2", "-consumer-opt=max_attempts,1"];
-    let exit = nsq_tail(&nsqd, directory, &args);
+    let args = "-channel=d -n=2 -consumer-opt=max_attempts,1";
+    let exit = nsq_tail(&nsqd, directory, args);
     assert_eq!(exit.code(), 0, "{exit}");
     assert_eq!(
         line().as_deref(),
@@ -176,7 +171,7 @@ fn messages_do_not_time_out_while_they_wait_for_a_slow_disk() {
 fn a_directory_that_takes_no_files_ends_the_tool_at_its_start() {
     let (nsqd, directory) = (nsqd_with(&["one"]), directory());
     let check = |path: &Path, why: &str| {
-        let exit = nsq_tail(&nsqd, path, &[]);
+        let exit = nsq_tail(&nsqd, path, "");
         assert_eq!((exit.code(), &*exit.stdout), (1, ""), "{exit}");
         let text = format!(
             "ERROR: cannot make a file in {}: {why}, or choose another directory (--output-dir). ",
@@ -209,7 +204,7 @@ fn a_full_disk_ends_the_tool_and_the_message_goes_back() {
     };
     let large = "x".repeat(400_000);
     let (nsqd, directory) = (nsqd_with(&["1", &large, &large, &large, "5"]), disk.path());
-    let exit = nsq_tail(&nsqd, &directory, &[]);
+    let exit = nsq_tail(&nsqd, &directory, "");
     assert_eq!((exit.code(), &*exit.stdout), (1, ""), "{exit}");
     let text = ": no space left on device; free some space, or choose another directory (--output-dir). \
                 Messages without a file are not finished, and come again\n";
@@ -222,7 +217,7 @@ fn a_full_disk_ends_the_tool_and_the_message_goes_back() {
     wait_for_depth(&nsqd, 2);
     assert_eq!(texts(&directory), ["1", &large, &large]);
     let other = tempfile::tempdir().expect("a temporary directory can be made");
-    let exit = nsq_tail(&nsqd, other.path(), &["-n=2"]);
+    let exit = nsq_tail(&nsqd, other.path(), "-n=2");
     assert_eq!(exit.code(), 0, "{exit}");
     let mut found = BTreeMap::new();
     for text in texts(other.path()) {
@@ -258,7 +253,7 @@ fn every_message_has_one_whole_file_although_the_tool_is_killed() {
     let mut kills_in_time = 0;
     for _ in 0..3 {
         let before = whole().len();
-        let mut tool = start(&nsqd, directory, &[]);
+        let mut tool = start(&nsqd, directory, "");
         let is_writing = || {
             let written = files::paths(directory).len();
             written > before + 50 || written >= MESSAGES
@@ -269,7 +264,7 @@ fn every_message_has_one_whole_file_although_the_tool_is_killed() {
         kills_in_time += u32::from(whole().len() < MESSAGES);
     }
     assert!(kills_in_time > 0, "the kills came too late");
-    let mut tool = start(&nsqd, directory, &[]);
+    let mut tool = start(&nsqd, directory, "");
     nsqd.wait_for_answers("t", "c");
     tool.stop();
     let texts = whole();

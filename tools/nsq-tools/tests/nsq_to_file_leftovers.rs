@@ -33,18 +33,13 @@ impl Moving {
         leftover.seek(SeekFrom::Start(BYTES - 1)).expect("a file");
         leftover.write_all(b"\n").expect("a hole takes no space");
         leftover.lock().expect("nobody else has the file");
-        let flags = [
-            "-topic=t",
-            "-topic=u",
-            "-channel=c",
-            "-sync-interval=50ms",
-            "-skip-empty-files",
-            "-filename-format=<TOPIC>/7<REV>",
-            &format!("-nsqd-tcp-address={}", nsqd.tcp),
-            &format!("-output-dir={}", output.path().display()),
-            &format!("-work-dir={}", work.path().display()),
-        ];
-        let tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+        let flags = format!(
+            "-topic=t -topic=u -channel=c -sync-interval=50ms -skip-empty-files -filename-format=<TOPIC>/7<REV> -nsqd-tcp-address={} -output-dir={} -work-dir={}",
+            nsqd.tcp,
+            output.path().display(),
+            work.path().display()
+        );
+        let tool = Tool::start("nsq_to_file", &flags);
         tool.wait_for_log(" another process writes ");
         for topic in ["t", "u"] {
             nsqd.wait_for_figure(topic, "c", "client_count", 1);

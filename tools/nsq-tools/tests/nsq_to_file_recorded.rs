@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-use crate::tool::{Tool, files};
+use crate::tool::{Tool, command, files};
 use serde::Deserialize;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
@@ -78,13 +78,11 @@ fn replay(recorded: &Recorded) {
         .canonicalize()
         .expect("the directory is there");
     let path = |relative: &str| directory.join(relative);
-    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
-    let place = directory.display().to_string();
-    // The tool runs in the directory, because the recorded paths are relative.
-    let mut args = vec!["-c", "cd \"$0\" && exec \"$@\"", &place];
-    args.push(env!("CARGO_BIN_EXE_nsq_to_file"));
-    args.extend(["-topic=t", "-channel=c", &address]);
-    args.extend(recorded.flags.iter().map(String::as_str));
+    let args = format!("-topic=t -channel=c -nsqd-tcp-address={}", nsqd.tcp);
+    let mut command = command("nsq_to_file", args);
+    command.args(&recorded.flags).env("TZ", "UTC");
+    // The recorded paths are relative.
+    command.current_dir(&directory);
     let (mut tool, mut log, mut codes) = (None, Vec::new(), Vec::new());
     for step in &recorded.steps {
         let running = || tool.as_ref().expect("the tool runs");
@@ -92,7 +90,7 @@ fn replay(recorded: &Recorded) {
             Step::Publish(bodies) => {
                 nsqd.publish("t", &bodies.iter().map(String::as_str).collect::<Vec<_>>());
             }
-            Step::Start => tool = Some(Tool::start("sh", &args, &[("TZ", "UTC")])),
+            Step::Start => tool = Some(Tool::quiet(&mut command)),
             Step::InFlight(count) => {
                 nsqd.wait_for_figure("t", "c", "depth", 0);
                 nsqd.wait_for_figure("t", "c", "in_flight_count", *count);

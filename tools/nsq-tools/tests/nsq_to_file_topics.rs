@@ -4,32 +4,52 @@ use std::fs;
 use std::process::Command;
 
 use crate::tool::{Tool, files};
+use tempfile::TempDir;
 use test_support::daemon::Daemon;
 use test_support::process::address_in;
 use test_support::{TIMEOUT, wait_until};
 
+/// An nsqlookupd with an nsqd, and the directory of a tool.
+struct Cluster {
+    lookupd: Daemon,
+    nsqd: Daemon,
+    directory: TempDir,
+}
+
+impl Cluster {
+    /// Returns an nsqd with these topics, each with a channel and this message.
+    fn new(messages: &[(&str, &str)]) -> Cluster {
+        let lookupd = Daemon::nsqlookupd(&[]);
+        let mut nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
+        for (topic, body) in messages {
+            nsqd = nsqd.with_messages(topic, "c", &[body]);
+        }
+        Cluster {
+            lookupd,
+            nsqd,
+            directory: tempfile::tempdir().expect("a temporary directory can be made"),
+        }
+    }
+
+    fn start(&self, flags: &str) -> Tool {
+        let (http, directory) = (self.lookupd.http, self.directory.path().display());
+        Tool::start(
+            "nsq_to_file",
+            format!(
+                "-topic-refresh=200ms -channel=c -sync-interval=100ms -filename-format=<TOPIC> \
+             -consumer-opt=lookupd_poll_interval,200ms -lookupd-http-address={http} -output-dir={directory} {flags}"
+            ),
+        )
+    }
+}
+
 #[test]
 fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    for topic in ["logs_a", "other"] {
-        nsqd.create_channel(topic, "c");
-        nsqd.publish(topic, &["a"]);
-    }
-    let flags = [
-        "-topic-pattern=^logs_",
-        "-topic-refresh=200ms",
-        "-channel=c",
-        "-sync-interval=100ms",
-        "-filename-format=<TOPIC>",
-        "-consumer-opt=lookupd_poll_interval,200ms",
-        // Nobody listens on port 1.
-        "-lookupd-http-address=127.0.0.1:1",
-        &format!("-lookupd-http-address={}", lookupd.http),
-        &format!("-output-dir={}", directory.path().display()),
-    ];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    let cluster = Cluster::new(&[("logs_a", "a"), ("other", "a")]);
+    let (nsqd, directory) = (&cluster.nsqd, &cluster.directory);
+    // Nobody listens on port 1.
+    let flags = "-topic-pattern=^logs_ -lookupd-http-address=127.0.0.1:1";
+    let mut tool = cluster.start(flags);
     tool.wait_for_log("skipping topic other (doesn't match pattern ^logs_)");
     tool.wait_for_log("an nsqlookupd did not name its topics, those of the others count: ");
     nsqd.wait_for_figure("logs_a", "c", "depth", 0);
@@ -47,24 +67,12 @@ fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
 /// One message to the topic `..` ended the archives of all topics, or made files outside of `--output-dir`.
 #[test]
 fn a_topic_of_dots_has_a_directory_of_its_own() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    for topic in [".", "..", "t"] {
-        nsqd.create_channel(topic, "c");
-        nsqd.publish(topic, &[topic]);
-    }
-    let flags = [
-        "-topic-pattern=.",
-        "-topic-refresh=200ms",
-        "-channel=c",
-        "-sync-interval=100ms",
-        "-filename-format=<TOPIC>/x",
-        "-consumer-opt=lookupd_poll_interval,200ms",
-        &format!("-lookupd-http-address={}", lookupd.http),
-        &format!("-output-dir={}/a/b", directory.path().display()),
-    ];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    let cluster = Cluster::new(&[(".", "."), ("..", ".."), ("t", "t")]);
+    let (nsqd, directory) = (&cluster.nsqd, &cluster.directory);
+    let output = format!("-output-dir={}/a/b", directory.path().display());
+    let mut tool = cluster.start(&format!(
+        "-topic-pattern=. -filename-format=<TOPIC>/x {output}"
+    ));
     for topic in [".", "..", "t"] {
         nsqd.wait_for_answers(topic, "c");
     }
@@ -80,29 +88,12 @@ fn a_topic_of_dots_has_a_directory_of_its_own() {
 /// One topic whose file could not be written ended the tool, and so the archives of all topics.
 #[test]
 fn a_topic_whose_disk_fails_ends_no_other_topic() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    for topic in ["a", "b"] {
-        nsqd.create_channel(topic, "c");
-        nsqd.publish(topic, &["one"]);
-    }
-    let output = format!("-output-dir={}", directory.path().display());
-    let lookup = format!("-lookupd-http-address={}", lookupd.http);
-    let check = |topics: &[&str]| {
+    let cluster = Cluster::new(&[("a", "one"), ("b", "one")]);
+    let (nsqd, directory) = (&cluster.nsqd, &cluster.directory);
+    let check = |topics: &str| {
         // A directory has the name of the file.
         fs::create_dir(directory.path().join("a")).expect("the name is free");
-        let mut flags = vec![
-            "-topic-refresh=200ms",
-            "-channel=c",
-            "-sync-interval=100ms",
-            "-filename-format=<TOPIC>",
-            "-consumer-opt=lookupd_poll_interval,200ms",
-            &output,
-            &lookup,
-        ];
-        flags.extend(topics);
-        let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+        let mut tool = cluster.start(topics);
         let is_tried_again = || tool.log().matches("ERROR: [a/c] cannot open ").count() >= 2;
         assert!(wait_until(TIMEOUT, is_tried_again), "{}", tool.log());
         nsqd.publish("b", &["two"]);
@@ -111,11 +102,11 @@ fn a_topic_whose_disk_fails_ends_no_other_topic() {
         nsqd.wait_for_answers("a", "c");
         tool.stop();
     };
-    check(&["-topic-pattern=."]);
+    check("-topic-pattern=.");
     files::expect_texts(directory.path(), &[("a", "one\n"), ("b", "one\ntwo\n")]);
     fs::remove_file(directory.path().join("a")).expect("the file is there");
     nsqd.publish("a", &["three"]);
-    check(&["-topic=a", "-topic=b"]);
+    check("-topic=a -topic=b");
     let expected = [("a", "three\n"), ("b", "one\ntwo\ntwo\n")];
     files::expect_texts(directory.path(), &expected);
 }
@@ -137,18 +128,11 @@ fn topics_are_found_through_an_nsqlookupd_with_tls() {
     let line = lookupd.wait_for_log(" HTTPS: listening on ");
     let https = address_in(&line).expect("the line ends with an address");
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("logs", "c", &["a"]);
-    let flags = [
-        "-topic-pattern=^logs$",
-        "-topic-refresh=200ms",
-        "-channel=c",
-        "-sync-interval=100ms",
-        "-filename-format=<TOPIC>",
-        &format!("-consumer-opt=tls_root_ca_file,{certificate}"),
-        "-consumer-opt=lookupd_poll_interval,200ms",
-        &format!("-lookupd-http-address=https://{https}"),
-        &format!("-output-dir={}", path("out")),
-    ];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    let flags = format!(
+        "-topic-pattern=^logs$ -topic-refresh=200ms -channel=c -sync-interval=100ms -filename-format=<TOPIC> -consumer-opt=tls_root_ca_file,{certificate} -consumer-opt=lookupd_poll_interval,200ms -lookupd-http-address=https://{https} -output-dir={}",
+        path("out")
+    );
+    let mut tool = Tool::start("nsq_to_file", &flags);
     nsqd.wait_for_answers("logs", "c");
     tool.stop();
     let texts = files::texts(&directory.path().join("out"));
@@ -163,17 +147,9 @@ fn topics_are_found_through_an_nsqlookupd_with_tls() {
 /// started.
 #[test]
 fn a_thread_that_cannot_be_started_is_tried_again() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
-    nsqd.create_channel("other", "c");
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let flags = [
-        "-topic-pattern=^logs$",
-        "-topic-refresh=200ms",
-        &format!("-lookupd-http-address={}", lookupd.http),
-        &format!("-output-dir={}", directory.path().display()),
-    ];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_file"), &flags, &[]);
+    let cluster = Cluster::new(&[("other", "a")]);
+    let nsqd = &cluster.nsqd;
+    let mut tool = cluster.start("-topic-pattern=^logs$ -channel=nsq_to_file");
     tool.wait_for_log("skipping topic other ");
     // There is memory for little things, and none for the stack of a thread.
     let status = fs::read_to_string(format!("/proc/{}/status", tool.pid()));

@@ -1,16 +1,15 @@
 //! `nsq_to_http` with a real nsqd and a real HTTP server.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::io::Read;
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::tool::Tool;
+use crate::tool::{QUICK, Tool, command, expect_exit, status_lines};
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
-use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 
 const CHANNEL: &str = "nsq_to_http";
@@ -20,11 +19,23 @@ fn nsqd(bodies: &[&str]) -> Daemon {
     Daemon::nsqd(&[]).with_messages("t", CHANNEL, bodies)
 }
 
-fn start(nsqd: &Daemon, args: &[&str]) -> Tool {
-    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
-    let mut all = vec!["-topic=t", &address];
-    all.extend(args);
-    Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &all, &[])
+fn start(nsqd: &Daemon, args: impl AsRef<str>) -> Tool {
+    let args = format!("-topic=t -nsqd-tcp-address={} {}", nsqd.tcp, args.as_ref());
+    Tool::start("nsq_to_http", args)
+}
+
+/// Starts a tool that posts to these servers.
+fn post(nsqd: &Daemon, servers: &[&HttpServer], args: &str) -> Tool {
+    let posts = servers
+        .iter()
+        .map(|server| format!("-post={} ", server.url("/")));
+    start(nsqd, posts.collect::<String>() + args)
+}
+
+/// Waits until all messages have their answers, and stops the tool.
+fn finish(nsqd: &Daemon, tool: &mut Tool) {
+    nsqd.wait_for_answers("t", CHANNEL);
+    tool.stop();
 }
 
 fn ok() -> HttpServer {
@@ -38,52 +49,37 @@ fn bodies(requests: &[Received]) -> Vec<String> {
 /// The requests are those of nsq_to_http 1.3.0, recorded byte for byte.
 #[test]
 fn requests_are_those_of_the_original() {
-    let check = |args: &[&str], body: &str, expected: &str| {
+    let check = |args: &str, body: &str, expected: &str| {
         let (nsqd, server) = (nsqd(&[body]), ok());
         let address = server.address.to_string();
-        let args: Vec<String> = args
-            .iter()
-            .map(|arg| arg.replace("SERVER", &address))
-            .collect();
-        let args: Vec<&str> = args.iter().map(String::as_str).collect();
+        let args = args.replace("SERVER", &address);
         let mut tool = start(&nsqd, &args);
         let requests = server.wait_for(1);
-        nsqd.wait_for_answers("t", CHANNEL);
-        tool.stop();
+        finish(&nsqd, &mut tool);
         let found = format!("{}\r\n{}", requests[0].head, requests[0].text());
         let expected = expected.replace("SERVER", &address).replace('\n', "\r\n");
         assert_eq!(found, expected, "{args:?}");
     };
     check(
-        &["-post=http://SERVER/a?b=c"],
+        "-post=http://SERVER/a?b=c",
         "one",
         "POST /a?b=c HTTP/1.1\nHost: SERVER\nUser-Agent: nsq_to_http v1.3.0\nContent-Length: 3\n\
          Content-Type: application/octet-stream\nAccept-Encoding: gzip\n\none",
     );
     check(
-        &[
-            "-post=http://SERVER",
-            "-content-type=text/plain",
-            "-header=x-zeta: 1",
-            "-header=A-b:2",
-            "-header=X-Zeta:3",
-        ],
+        "-post=http://SERVER -content-type=text/plain -header=x-zeta:·1 -header=A-b:2 -header=X-Zeta:3",
         "one",
         "POST / HTTP/1.1\nHost: SERVER\nUser-Agent: nsq_to_http v1.3.0\nContent-Length: 3\nA-B: 2\n\
          Content-Type: text/plain\nX-Zeta: 3\nAccept-Encoding: gzip\n\none",
     );
     check(
-        &[
-            "-post=http://us%20er:p%40ss@SERVER/x",
-            "-header=User-Agent: me",
-            "-header=accept-encoding: br",
-        ],
+        "-post=http://us%20er:p%40ss@SERVER/x -header=User-Agent:·me -header=accept-encoding:·br",
         "one",
         "POST /x HTTP/1.1\nHost: SERVER\nUser-Agent: me\nContent-Length: 3\nAccept-Encoding: br\n\
          Authorization: Basic dXMgZXI6cEBzcw==\nContent-Type: application/octet-stream\n\none",
     );
     check(
-        &["-get=http://SERVER/?x=%s&p=100%%"],
+        "-get=http://SERVER/?x=%s&p=100%%",
         "a b&c=d/é%~*'()!",
         "GET /?x=a+b%26c%3Dd%2F%C3%A9%25~%2A%27%28%29%21&p=100% HTTP/1.1\nHost: SERVER\n\
          User-Agent: nsq_to_http v1.3.0\nAccept-Encoding: gzip\n\n",
@@ -106,7 +102,7 @@ fn a_redirect_that_drops_the_body_is_a_failure() {
         _ => Answer::status(200),
     });
     let post = format!("-post={}", server.url("/a"));
-    let tool = start(&nsqd, &[&post, "-header=X-A: 1"]);
+    let tool = start(&nsqd, format!("{post} -header=X-A:·1"));
     let requests = server.wait_for(3);
     nsqd.wait_for_figure("t", CHANNEL, "requeue_count", 1);
     tool.wait_for_log(&format!("the body did not get to {}: ", server.url("/d")));
@@ -140,10 +136,9 @@ fn a_redirect_that_keeps_the_request_is_followed() {
                 ..Answer::status(status)
             }
         });
-        let mut tool = start(&nsqd, &[&format!("{flag}={}", server.url(path))]);
+        let mut tool = start(&nsqd, format!("{flag}={}", server.url(path)));
         let requests = server.wait_for(3);
-        nsqd.wait_for_answers("t", CHANNEL);
-        tool.stop();
+        finish(&nsqd, &mut tool);
         assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0, "{flag}");
         assert_eq!(bodies(&requests), [body; 3], "{flag}");
     };
@@ -158,7 +153,7 @@ fn success_is_200_to_299_for_a_post_and_200_for_a_get() {
         let nsqd = nsqd(&["one"]);
         let server = HttpServer::start(move |_, _| Answer::status(status));
         let url = format!("{flag}={}", server.url(path));
-        let mut tool = start(&nsqd, &[&url]);
+        let mut tool = start(&nsqd, &url);
         server.wait_for(1);
         if is_success {
             nsqd.wait_for_answers("t", CHANNEL);
@@ -186,18 +181,9 @@ fn success_is_200_to_299_for_a_post_and_200_for_a_get() {
 fn a_failed_message_comes_again_until_it_succeeds() {
     let nsqd = nsqd(&["one"]);
     let server = HttpServer::start(|_, before| Answer::status([500, 503, 200][before.min(2)]));
-    let post = format!("-post={}", server.url("/"));
-    let mut tool = start(
-        &nsqd,
-        &[
-            &post,
-            "-consumer-opt=default_requeue_delay,10ms",
-            "-consumer-opt=backoff_multiplier,10ms",
-        ],
-    );
+    let mut tool = post(&nsqd, &[&server], QUICK);
     assert_eq!(bodies(&server.wait_for(3)), ["one"; 3]);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 2);
 }
 
@@ -205,14 +191,10 @@ fn a_failed_message_comes_again_until_it_succeeds() {
 fn round_robin_splits_evenly_and_begins_with_the_second() {
     let nsqd = nsqd(&["0", "1", "2", "3", "4"]);
     let servers = [ok(), ok()];
-    let posts = servers
-        .each_ref()
-        .map(|server| format!("-post={}", server.url("/")));
-    let mut tool = start(&nsqd, &[&posts[0], &posts[1], "-mode=round-robin", "-n=1"]);
+    let mut tool = post(&nsqd, &[&servers[0], &servers[1]], "-mode=round-robin -n=1");
     assert_eq!(bodies(&servers[0].wait_for(2)), ["1", "3"]);
     assert_eq!(bodies(&servers[1].wait_for(3)), ["0", "2", "4"]);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
 }
 
 #[test]
@@ -221,21 +203,9 @@ fn a_pool_leaves_a_dead_address_out() {
         let nsqd = nsqd(&["0", "1", "2", "3", "4", "5"]);
         let dead = HttpServer::start(|_, _| Answer::status(500));
         let alive = ok();
-        let posts = [&dead, &alive].map(|server| format!("-post={}", server.url("/")));
-        let mut tool = start(
-            &nsqd,
-            &[
-                &posts[0],
-                &posts[1],
-                mode,
-                "-n=1",
-                "-consumer-opt=default_requeue_delay,10ms",
-                "-consumer-opt=backoff_multiplier,10ms",
-            ],
-        );
+        let mut tool = post(&nsqd, &[&dead, &alive], &format!("{mode} -n=1 {QUICK}"));
         let mut found = bodies(&alive.wait_for(6));
-        nsqd.wait_for_answers("t", CHANNEL);
-        tool.stop();
+        finish(&nsqd, &mut tool);
         found.sort();
         assert_eq!(found, ["0", "1", "2", "3", "4", "5"], "{mode}");
         assert_eq!(dead.requests().len(), 1, "{mode}");
@@ -248,21 +218,13 @@ fn a_multicast_repeats_only_what_failed() {
     let first = ok();
     let second = HttpServer::start(|_, before| Answer::status([500, 200][before.min(1)]));
     let third = ok();
-    let posts = [&first, &second, &third].map(|server| format!("-post={}", server.url("/")));
-    let mut tool = start(
+    let mut tool = post(
         &nsqd,
-        &[
-            &posts[0],
-            &posts[1],
-            &posts[2],
-            "-mode=multicast",
-            "-consumer-opt=default_requeue_delay,10ms",
-            "-consumer-opt=backoff_multiplier,10ms",
-        ],
+        &[&first, &second, &third],
+        &format!("-mode=multicast {QUICK}"),
     );
     second.wait_for(2);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     let counts = [&first, &second, &third].map(|server| server.requests().len());
     assert_eq!(counts, [1, 2, 1]);
 }
@@ -273,10 +235,8 @@ fn a_sample_sends_a_share() {
     let bodies: Vec<u8> = b"m\n".repeat(2000);
     nsqd.post("/mpub?topic=t", &bodies).expect_status(200);
     let server = ok();
-    let post = format!("-post={}", server.url("/"));
-    let mut tool = start(&nsqd, &[&post, "-sample=0.3", "-status-every=0"]);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    let mut tool = post(&nsqd, &[&server], "-sample=0.3 -status-every=0");
+    finish(&nsqd, &mut tool);
     // The mean is 600, and the standard deviation 20.5.
     let count = server.requests().len();
     assert!((450..750).contains(&count), "{count} of 2000");
@@ -289,11 +249,9 @@ fn connections_are_used_again() {
     nsqd.post("/mpub?topic=t", &b"m\n".repeat(300))
         .expect_status(200);
     let server = ok();
-    let post = format!("-post={}", server.url("/"));
-    let mut tool = start(&nsqd, &[&post, "-n=4"]);
+    let mut tool = post(&nsqd, &[&server], "-n=4");
     server.wait_for(300);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     // A request that comes before the pool has a connection back makes a further one.
     assert!(server.connections() <= 30, "{}", server.connections());
 }
@@ -302,36 +260,19 @@ fn connections_are_used_again() {
 fn status_lines_have_the_originals_form() {
     let nsqd = nsqd(&["m"; 14]);
     let servers = [ok(), ok()];
-    let posts = servers
-        .each_ref()
-        .map(|server| format!("-post={}", server.url("/")));
-    let mut tool = start(
+    let mut tool = post(
         &nsqd,
-        &[
-            &posts[0],
-            &posts[1],
-            "-mode=round-robin",
-            "-n=1",
-            "-status-every=3",
-        ],
+        &[&servers[0], &servers[1]],
+        "-mode=round-robin -n=1 -status-every=3",
     );
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     let log = tool.log();
-    let line = regex::Regex::new(
-        r"(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[(\S+)\]: finished 3 - 99th: \d+\.\d\dms - 95th: \d+\.\d\dms - avg: \d+\.\d\dms$",
-    )
-    .expect("a pattern");
-    let mut counts = BTreeMap::new();
-    for found in line.captures_iter(&log) {
-        *counts.entry(found[1].to_owned()).or_insert(0) += 1;
-    }
     let expected = [
         (servers[0].url("/"), 2),
         (servers[1].url("/"), 2),
         ("aggregate".to_owned(), 4),
     ];
-    assert_eq!(counts, BTreeMap::from(expected), "{log}");
+    assert_eq!(status_lines(&log), expected.into(), "{log}");
     let warning =
         "Warning: use more than 100 status values for accurate percentiles (configured with 3)";
     assert_eq!(log.matches(warning).count(), 1, "{log}");
@@ -345,11 +286,9 @@ fn a_slow_request_keeps_its_message() {
         std::thread::sleep(Duration::from_secs(12));
         Answer::status(200)
     });
-    let post = format!("-post={}", server.url("/"));
-    let mut tool = start(&nsqd, &[&post, "-consumer-opt=msg_timeout,10s"]);
+    let mut tool = post(&nsqd, &[&server], "-consumer-opt=msg_timeout,10s");
     server.wait_for(1);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     assert_eq!(
         (
             server.requests().len(),
@@ -368,15 +307,10 @@ fn a_request_has_a_time_limit() {
         }
         Answer::status(200)
     });
-    let post = format!("-post={}", server.url("/"));
-    let mut tool = start(
+    let mut tool = post(
         &nsqd,
-        &[
-            &post,
-            "-http-client-request-timeout=200ms",
-            "-consumer-opt=default_requeue_delay,10ms",
-            "-consumer-opt=backoff_multiplier,10ms",
-        ],
+        &[&server],
+        &format!("-http-client-request-timeout=200ms {QUICK}"),
     );
     server.wait_for(2);
     nsqd.wait_for_answers("t", CHANNEL);
@@ -394,12 +328,11 @@ fn a_request_that_hangs_is_told_once() {
     });
     let url = server.url("/");
     let post = format!("-post={}", url.replace("http://", "http://user:secret@"));
-    let mut tool = start(&nsqd, &[&post]);
+    let mut tool = start(&nsqd, &post);
     let line = tool.wait_for_log("WARNING: http://user:xxxxx@");
     let text = "/: no answer to a request for 5s; the request fails after 20s (--http-client-request-timeout)";
     assert!(line.ends_with(text), "{line}");
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     assert_eq!(tool.log().matches("no answer").count(), 1);
     assert_eq!(server.requests().len(), 2);
 }
@@ -413,7 +346,7 @@ fn a_failed_address_is_named_without_its_password() {
         let url = server.url("/a?b");
         format!("-post={}", url.replace("http://", "http://us:pw@"))
     });
-    let mut tool = start(&nsqd, &[&posts[0], &posts[1], "-mode=multicast"]);
+    let mut tool = start(&nsqd, format!("{} {} -mode=multicast", posts[0], posts[1]));
     let line = tool.wait_for_log("Handler returned error");
     let from = format!(
         "(got status code 500 from http://us:xxxxx@{}/a?b)",
@@ -433,8 +366,7 @@ fn a_stop_waits_for_the_messages_that_came() {
             wait_until(TIMEOUT, || may_answer.load(Ordering::Relaxed));
             Answer::status(200)
         });
-        let post = format!("-post={}", server.url("/"));
-        let mut tool = start(&nsqd, &[&post, "-n=2", "-max-in-flight=5"]);
+        let mut tool = post(&nsqd, &[&server], "-n=2 -max-in-flight=5");
         server.wait_for(1);
         nsqd.wait_for_figure("t", CHANNEL, "in_flight_count", 5);
         tool.signal(signal);
@@ -458,11 +390,7 @@ fn a_stop_waits_thirty_seconds_at_most() {
     // Its kernel takes the connection and the request, and nobody answers.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let post = format!("-post=http://{}/", silent.local_addr().expect("it listens"));
-    let args = [
-        &*post,
-        "-http-client-request-timeout=0",
-        "-http-client-connect-timeout=0",
-    ];
+    let args = format!("{post} -http-client-request-timeout=0 -http-client-connect-timeout=0");
     let mut tool = start(&nsqd, &args);
     let (mut peer, _) = silent.accept().expect("the tool connects");
     peer.read_exact(&mut [0]).expect("the tool sends a request");
@@ -486,7 +414,7 @@ fn a_stop_waits_thirty_seconds_at_most() {
 fn an_unreachable_nsqd_ends_the_tool() {
     let mut nsqd = nsqd(&[]);
     nsqd.kill();
-    let mut tool = start(&nsqd, &["-post=http://127.0.0.1:1/"]);
+    let mut tool = start(&nsqd, "-post=http://127.0.0.1:1/");
     assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
     let line = tool.wait_for_log("Connection refused");
     assert!(line.contains(&nsqd.tcp.to_string()), "{line}");
@@ -499,16 +427,10 @@ fn nsqds_are_found_by_nsqlookupd() {
     let server = ok();
     let lookupd = format!("-lookupd-http-address={}", lookupd.http);
     let post = format!("-post={}", server.url("/"));
-    let args = [
-        "-topic=t",
-        &lookupd,
-        &post,
-        "-consumer-opt=lookupd_poll_interval,100ms",
-    ];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &args, &[]);
+    let args = format!("-topic=t {lookupd} {post} -consumer-opt=lookupd_poll_interval,100ms");
+    let mut tool = Tool::start("nsq_to_http", &args);
     assert_eq!(bodies(&server.wait_for(1)), ["one"]);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
 }
 
 #[test]
@@ -543,21 +465,14 @@ fn https_needs_a_certificate_that_the_system_trusts() {
 
     let nsqd = nsqd(&["one"]);
     let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
-    let args = [
-        "-topic=t",
-        &address,
-        &post,
-        "-consumer-opt=default_requeue_delay,10ms",
-    ];
-    let program = env!("CARGO_BIN_EXE_nsq_to_http");
-    let mut tool = Tool::start(program, &args, &[]);
+    let args = format!("-topic=t {address} {post} -consumer-opt=default_requeue_delay,10ms");
+    let mut tool = Tool::start("nsq_to_http", &args);
     tool.wait_for_log("certificate");
     tool.stop();
     assert_eq!(server.requests().len(), 0);
-    let mut tool = Tool::start(program, &args, &[("SSL_CERT_FILE", trusted)]);
+    let mut tool = Tool::quiet(command("nsq_to_http", &args).env("SSL_CERT_FILE", trusted));
     assert_eq!(bodies(&server.wait_for(1)), ["one"]);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
 }
 
 #[test]
@@ -569,39 +484,28 @@ fn no_proxy_is_taken_from_the_environment() {
         ("http_proxy", "http://127.0.0.1:1"),
         ("HTTP_PROXY", "http://127.0.0.1:1"),
     ];
-    let args = ["-topic=t", &address, &post];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &args, &proxy);
+    let args = format!("-topic=t {address} {post}");
+    let mut tool = Tool::quiet(command("nsq_to_http", &args).envs(proxy));
     server.wait_for(1);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
 }
 
 #[test]
-fn mistakes_end_the_program() {
-    let check = |args: &[&str], code: i32, text: &str| {
-        let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_nsq_to_http"));
-        let exit = run(command.args(args), TIMEOUT);
-        let shown = format!("{}{}", exit.stdout, exit.stderr);
-        assert!(
-            exit.code() == code && shown.contains(text),
-            "{args:?}: {exit}"
+fn an_address_without_a_port_ends_the_program() {
+    let check = |args: &str, text: &str| {
+        expect_exit(
+            "nsq_to_http",
+            &format!("-topic=t -post=http://h/ {args}"),
+            1,
+            text,
         );
     };
-    check(&["-version"], 0, "nsq_to_http v1.3.0\n");
-    check(&["-nope"], 2, "flag provided but not defined: -nope\n");
-    check(
-        &["-topic=t"],
-        1,
-        "--nsqd-tcp-address or --lookupd-http-address required\n",
-    );
-    let lookupd = ["-topic=t", "-post=http://h/", "-lookupd-http-address=h"];
     let text =
         "--lookupd-http-address: nsqlookupd h: missing port: write host:port, as in 127.0.0.1:4161";
-    check(&lookupd, 1, text);
-    let nsqd = ["-topic=t", "-post=http://h/", "-nsqd-tcp-address=h"];
+    check("-lookupd-http-address=h", text);
     let text =
         "--nsqd-tcp-address: address \"h\": missing port: write host:port, as in 127.0.0.1:4150";
-    check(&nsqd, 1, text);
+    check("-nsqd-tcp-address=h", text);
 }
 
 #[test]
@@ -613,11 +517,9 @@ fn a_server_may_close_its_connections() {
         headers: vec!["Connection: close".to_owned()],
         ..Answer::status(200)
     });
-    let post = format!("-post={}", server.url("/"));
-    let mut tool = start(&nsqd, &[&post, "-n=4"]);
+    let mut tool = post(&nsqd, &[&server], "-n=4");
     server.wait_for(50);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     assert_eq!((server.requests().len(), server.connections()), (50, 50));
     assert_eq!(nsqd.figure("t", CHANNEL, "requeue_count"), 0);
 }
@@ -637,16 +539,8 @@ fn no_line_of_the_log_has_the_password() {
         format!("-post={url}"),
         "-post=http://us:s3cret@127.0.0.1:1/",
     );
-    let flags = [
-        "-mode=round-robin",
-        "-status-every=1",
-        "-consumer-opt=max_attempts,0",
-    ];
-    let quick = [
-        "-consumer-opt=default_requeue_delay,10ms",
-        "-consumer-opt=backoff_multiplier,10ms",
-    ];
-    let mut tool = start(&nsqd, &[&[&*post, dead], &flags[..], &quick[..]].concat());
+    let flags = "-mode=round-robin -status-every=1 -consumer-opt=max_attempts,0";
+    let mut tool = start(&nsqd, format!("{post} {dead} {flags} {QUICK}"));
     // The dead server, the wrong redirect and the figures of each address have lines.
     for text in [
         "us:xxxxx@127.0.0.1:1/: ",
@@ -655,11 +549,10 @@ fn no_line_of_the_log_has_the_password() {
     ] {
         tool.wait_for_log(text);
     }
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     assert!(!tool.log().contains("s3cret"), "{}", tool.log());
     for wrong in ["-post=http://us:s3cret@", "-get=http://us:s3cret@h/"] {
-        let mut tool = start(&nsqd, &[wrong]);
+        let mut tool = start(&nsqd, wrong);
         assert_eq!(tool.wait().code(), Some(1));
         let log = tool.log();
         assert!(
@@ -686,7 +579,7 @@ fn no_message_is_lost_when_the_tool_is_killed() {
         Answer::status(200)
     });
     let post = format!("-post={}", server.url("/"));
-    let args = [&*post, "-n=2", "-max-in-flight=20"];
+    let args = format!("{post} -n=2 -max-in-flight=20");
     for _ in 0..3 {
         let before = server.requests().len();
         requests_max.store(before + 80, Ordering::Relaxed);
@@ -698,8 +591,7 @@ fn no_message_is_lost_when_the_tool_is_killed() {
     }
     requests_max.store(usize::MAX, Ordering::Relaxed);
     let mut tool = start(&nsqd, &args);
-    nsqd.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&nsqd, &mut tool);
     let requests = server.requests();
     let found: BTreeSet<String> = requests.iter().map(Received::text).collect();
     assert!(found == all, "{} of {MESSAGES} arrived", found.len());

@@ -4,17 +4,11 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::tool::Tool;
+use crate::tool::{QUICK, Tool};
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
 
 const CHANNEL: &str = "nsq_to_http";
-
-/// Flags for short delays after a failure.
-const QUICK: [&str; 2] = [
-    "-consumer-opt=default_requeue_delay,10ms",
-    "-consumer-opt=backoff_multiplier,10ms",
-];
 
 /// Starts an nsqd with these messages in the topics `t` and `u`.
 fn nsqd(of_t: &[&str], of_u: &[&str]) -> Daemon {
@@ -23,11 +17,9 @@ fn nsqd(of_t: &[&str], of_u: &[&str]) -> Daemon {
         .with_messages("u", CHANNEL, of_u)
 }
 
-fn start(nsqd: &Daemon, args: &[&str]) -> Tool {
-    let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
-    let mut all = vec![&*address];
-    all.extend(args);
-    Tool::start(env!("CARGO_BIN_EXE_nsq_to_http"), &all, &[])
+fn start(nsqd: &Daemon, args: impl AsRef<str>) -> Tool {
+    let args = format!("-topic=t -nsqd-tcp-address={} {}", nsqd.tcp, args.as_ref());
+    Tool::start("nsq_to_http", args)
 }
 
 fn wait_for_answers(nsqd: &Daemon) {
@@ -52,7 +44,7 @@ fn the_messages_of_all_topics_go_to_the_same_address() {
     let nsqd = nsqd(&["t1", "t2"], &["u1"]);
     let server = HttpServer::start(|_, _| Answer::status(200));
     let post = format!("-post={}", server.url("/hook?a=b"));
-    let mut tool = start(&nsqd, &["-topic=t", "-topic=u", &post, "-status-every=3"]);
+    let mut tool = start(&nsqd, format!("-topic=u {post} -status-every=3"));
     let requests = server.wait_for(3);
     wait_for_answers(&nsqd);
     // Each topic goes on by itself.
@@ -79,7 +71,7 @@ fn a_topic_that_is_given_twice_has_one_consumer() {
     let nsqd = nsqd(&["t1"], &["u1"]);
     let server = HttpServer::start(|_, _| Answer::status(200));
     let get = format!("-get={}", server.url("/?m=%s"));
-    let args = ["-topic=t", "-topic=u", "-topic=t", &*get];
+    let args = format!("-topic=u -topic=t {get}");
     let mut tool = start(&nsqd, &args);
     let requests = server.wait_for(2);
     wait_for_answers(&nsqd);
@@ -107,7 +99,7 @@ fn the_number_of_requests_counts_all_topics_and_a_stop_waits_for_them() {
         }
     });
     let post = format!("-post={}", server.url("/"));
-    let args = ["-topic=t", "-topic=u", "-n=2", "-max-in-flight=3", &*post];
+    let args = format!("-topic=u -n=2 -max-in-flight=3 {post}");
     let mut tool = start(&nsqd, &args);
     server.wait_for(1);
     // Each topic has as many messages in flight as the flag says.
@@ -131,14 +123,8 @@ fn a_multicast_repeats_only_what_failed_of_each_topic() {
     let first = HttpServer::start(|_, _| Answer::status(200));
     let second = HttpServer::start(|_, before| Answer::status([500, 500, 200][before.min(2)]));
     let posts = [&first, &second].map(|server| format!("-post={}", server.url("/")));
-    let args = [
-        "-topic=t",
-        "-topic=u",
-        &posts[0],
-        &posts[1],
-        "-mode=multicast",
-    ];
-    let mut tool = start(&nsqd, &[&args[..], &QUICK].concat());
+    let args = format!("-topic=u {} {} -mode=multicast", posts[0], posts[1]);
+    let mut tool = start(&nsqd, format!("{args} {QUICK}"));
     second.wait_for(4);
     wait_for_answers(&nsqd);
     tool.stop();
@@ -153,7 +139,7 @@ fn a_multicast_repeats_only_what_failed_of_each_topic() {
 #[test]
 fn one_topic_that_is_refused_ends_the_tool() {
     let nsqd = nsqd(&[], &[]);
-    let mut tool = start(&nsqd, &["-topic=t", "-topic=a b", "-post=http://h/"]);
+    let mut tool = start(&nsqd, "-topic=a·b -post=http://h/");
     assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
     tool.wait_for_log("invalid topic name: \"a b\"");
 }

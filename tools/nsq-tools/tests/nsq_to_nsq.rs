@@ -1,20 +1,14 @@
 //! `nsq_to_nsq` with real nsqds at both ends.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
-use crate::tool::Tool;
 use crate::tool::consumed::{bodies, texts};
+use crate::tool::{QUICK, Tool, status_lines};
 use test_support::daemon::Daemon;
 use test_support::dead_port::DeadPort;
 use test_support::{TIMEOUT, wait_until};
 
 const CHANNEL: &str = "nsq_to_nsq";
-
-/// Flags for short delays after a failure.
-const QUICK: [&str; 2] = [
-    "-consumer-opt=default_requeue_delay,10ms",
-    "-consumer-opt=backoff_multiplier,10ms",
-];
 
 /// Starts an nsqd whose topic `t` has these messages for the tool.
 fn source(messages: &[&[u8]]) -> Daemon {
@@ -28,14 +22,21 @@ fn destination() -> Daemon {
     nsqd
 }
 
-fn start(source: &Daemon, destinations: &[&Daemon], args: &[&str]) -> Tool {
-    let source = format!("-nsqd-tcp-address={}", source.tcp);
+fn start(source: &Daemon, destinations: &[&Daemon], args: impl AsRef<str>) -> Tool {
     let destinations = destinations.iter();
-    let destinations = destinations.map(|to| format!("-destination-nsqd-tcp-address={}", to.tcp));
-    let args = args.iter().map(|arg| (*arg).to_owned());
-    let all = ["-topic=t".to_owned(), source].into_iter();
-    let all: Vec<String> = all.chain(destinations).chain(args).collect();
-    Tool::start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &all, &[])
+    let destinations = destinations.map(|to| format!("-destination-nsqd-tcp-address={} ", to.tcp));
+    let destinations: String = destinations.collect();
+    let (source, args) = (source.tcp, args.as_ref());
+    Tool::start(
+        "nsq_to_nsq",
+        format!("-topic=t -nsqd-tcp-address={source} {destinations} {args}"),
+    )
+}
+
+/// Waits until all messages have their answers, and stops the tool.
+fn finish(source: &Daemon, tool: &mut Tool) {
+    source.wait_for_answers("t", CHANNEL);
+    tool.stop();
 }
 
 /// Publishes the numbers of `range`, a line each.
@@ -49,7 +50,7 @@ fn publish_numbers(source: &Daemon, range: std::ops::Range<usize>) {
 #[test]
 fn messages_are_copied() {
     let (source, destination) = (source(&[b"one", b"\xff\x00two", b"three"]), destination());
-    let mut tool = start(&source, &[&destination], &[]);
+    let mut tool = start(&source, &[&destination], "");
     source.wait_for_answers("t", CHANNEL);
     let mut found = bodies(&destination, "t", 3);
     found.sort();
@@ -63,7 +64,7 @@ fn several_topics_go_to_one_destination_topic() {
     let (source, destination) = (source(&[b"one"]), destination());
     source.create_channel("u", CHANNEL);
     source.publish("u", &["two"]);
-    let args = ["-topic=u", "-destination-topic=t"];
+    let args = "-topic=u -destination-topic=t";
     let mut tool = start(&source, &[&destination], &args);
     let mut found = texts(&destination, "t", 2);
     found.sort();
@@ -72,7 +73,7 @@ fn several_topics_go_to_one_destination_topic() {
     // Without a destination topic, each topic keeps its name.
     source.publish("u", &["three"]);
     destination.create_channel("u", "c");
-    let mut tool = start(&source, &[&destination], &["-topic=u"]);
+    let mut tool = start(&source, &[&destination], "-topic=u");
     assert_eq!(texts(&destination, "u", 1), ["three"]);
     tool.stop();
 }
@@ -120,8 +121,7 @@ fn fields_are_selected_as_by_the_original() {
     let (source, destination) = (source(&inputs), destination());
     let fields =
         ["a", "b", "f", "n", "s", "o", "t"].map(|name| format!("-whitelist-json-field={name}"));
-    let fields = fields.each_ref().map(String::as_str);
-    let mut tool = start(&source, &[&destination], &fields);
+    let mut tool = start(&source, &[&destination], fields.join(" "));
     source.wait_for_answers("t", CHANNEL);
     let mut found = texts(&destination, "t", cases.len());
     tool.stop();
@@ -152,7 +152,7 @@ fn a_required_value_passes_drops_or_requeues() {
         br#"{"a": 2e0}"#,
     ];
     let (source, destination) = (source(&inputs), destination());
-    let args = ["-require-json-field=a", "-require-json-value=2"];
+    let args = "-require-json-field=a -require-json-value=2";
     let mut tool = start(&source, &[&destination], &args);
     let mut found = texts(&destination, "t", 3);
     found.sort();
@@ -173,10 +173,9 @@ fn modes_choose_destinations_as_the_original() {
         let source = source(&[b"0", b"1", b"2", b"3", b"4"]);
         let destinations = [destination(), destination()];
         // With one message in flight, the order is certain.
-        let args = [mode, "-max-in-flight=1"];
+        let args = format!("{mode} -max-in-flight=1");
         let mut tool = start(&source, &destinations.each_ref(), &args);
-        source.wait_for_answers("t", CHANNEL);
-        tool.stop();
+        finish(&source, &mut tool);
         for (destination, expected) in destinations.iter().zip(expected) {
             assert_eq!(texts(destination, "t", expected.len()), expected, "{mode}");
         }
@@ -191,11 +190,9 @@ fn a_dead_destination_costs_one_failure() {
         let source = source(&[b"0", b"1", b"2", b"3", b"4"]);
         let mut destinations = [destination(), destination()];
         destinations[0].kill();
-        let mut args = vec![mode, "-max-in-flight=1"];
-        args.extend(QUICK);
+        let args = format!("{mode} -max-in-flight=1 {QUICK}");
         let mut tool = start(&source, &destinations.each_ref(), &args);
-        source.wait_for_answers("t", CHANNEL);
-        tool.stop();
+        finish(&source, &mut tool);
         let mut found = texts(&destinations[1], "t", 5);
         found.sort();
         assert_eq!(found, ["0", "1", "2", "3", "4"]);
@@ -208,13 +205,12 @@ fn a_dead_destination_costs_one_failure() {
 fn no_message_is_given_up_while_the_destination_is_away() {
     let (source, mut destination) = (source(&[b"kept"]), destination());
     destination.kill();
-    let mut tool = start(&source, &[&destination], &QUICK);
+    let mut tool = start(&source, &[&destination], QUICK);
     let has_failed = || source.figure("t", CHANNEL, "requeue_count") > 8;
     assert!(wait_until(TIMEOUT, has_failed));
     destination.restart();
     assert_eq!(texts(&destination, "t", 1), ["kept"]);
-    source.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&source, &mut tool);
 }
 
 /// Each try made the consumer back off, and counted as a failure of the destination.
@@ -225,7 +221,7 @@ fn a_message_that_the_destination_refuses_holds_up_no_other() {
     destination.create_channel("t", "c");
     let large = "x".repeat(2000);
     source.publish("t", &[&large]);
-    let mut tool = start(&source, &[&destination], &[]);
+    let mut tool = start(&source, &[&destination], "");
     tool.wait_for_log("of 2000 bytes stays in t: ");
     source.wait_for_figure("t", CHANNEL, "deferred_count", 1);
     source.publish("t", &["small"]);
@@ -254,7 +250,7 @@ fn many_messages_that_the_destination_refuses_hold_up_no_other() {
     source
         .post("/mpub?topic=t", lines.as_bytes())
         .expect_status(200);
-    let mut tool = start(&source, &[&destination], &[]);
+    let mut tool = start(&source, &[&destination], "");
     let mut found = texts(&destination, "t", SMALL);
     found.sort_by_key(|body| body.parse::<usize>().expect("a small message"));
     let expected: Vec<String> = (0..SMALL).map(|n| n.to_string()).collect();
@@ -269,8 +265,7 @@ fn many_messages_that_the_destination_refuses_hold_up_no_other() {
 #[test]
 fn a_message_without_the_required_field_is_given_up_after_five_attempts() {
     let (source, destination) = (source(&[b"{}"]), destination());
-    let mut args = vec!["-require-json-field=a", "-require-json-value=2"];
-    args.extend(QUICK);
+    let args = format!("-require-json-field=a -require-json-value=2 {QUICK}");
     let mut tool = start(&source, &[&destination], &args);
     tool.wait_for_log("attempted 6 times, giving up");
     source.wait_for_answers("t", CHANNEL);
@@ -278,32 +273,30 @@ fn a_message_without_the_required_field_is_given_up_after_five_attempts() {
     tool.stop();
 }
 
+/// Returns the numbers that a destination has.
+fn numbers(destination: &Daemon) -> BTreeSet<usize> {
+    let depth = destination.figure("t", "c", "depth") as usize;
+    let texts = texts(destination, "t", depth);
+    let numbers = texts.iter().map(|text| text.parse().expect("a number"));
+    numbers.collect()
+}
+
 /// Kills the destination while messages are on their way, again and again.
 #[test]
 fn no_message_is_lost_when_the_destination_is_killed() {
     let source = source(&[]);
     let mut destination = destination();
-    let mut args = vec!["-status-every=0"];
-    args.extend(QUICK);
+    let args = format!("-status-every=0 {QUICK}");
     let mut tool = start(&source, &[&destination], &args);
     for round in 0..3 {
         publish_numbers(&source, round * 3000..(round + 1) * 3000);
         // The count begins again with each restart.
-        assert!(wait_until(TIMEOUT, || destination.figure(
-            "t",
-            "c",
-            "message_count"
-        ) > 0));
+        let has_some = || destination.figure("t", "c", "message_count") > 0;
+        assert!(wait_until(TIMEOUT, has_some));
         destination.restart();
     }
-    source.wait_for_answers("t", CHANNEL);
-    tool.stop();
-    let depth = destination.figure("t", "c", "depth") as usize;
-    let found: BTreeSet<usize> = texts(&destination, "t", depth)
-        .iter()
-        .map(|text| text.parse().expect("a number"))
-        .collect();
-    assert_eq!(found, (0..9000).collect());
+    finish(&source, &mut tool);
+    assert_eq!(numbers(&destination), (0..9000).collect());
 }
 
 #[test]
@@ -314,21 +307,15 @@ fn no_message_is_lost_when_the_tool_is_killed() {
     for _ in 0..3 {
         let copied = || destination.figure("t", "c", "message_count");
         let before = copied();
-        let mut tool = start(&source, &[&destination], &["-status-every=0"]);
+        let mut tool = start(&source, &[&destination], "-status-every=0");
         let is_copying = || copied() > before + 100 || source.figure("t", CHANNEL, "depth") == 0;
         assert!(wait_until(TIMEOUT, is_copying), "{}", tool.log());
         tool.signal("KILL");
         tool.wait();
     }
-    let mut tool = start(&source, &[&destination], &["-status-every=0"]);
-    source.wait_for_answers("t", CHANNEL);
-    tool.stop();
-    let depth = destination.figure("t", "c", "depth") as usize;
-    let found: BTreeSet<usize> = texts(&destination, "t", depth)
-        .iter()
-        .map(|text| text.parse().expect("a number"))
-        .collect();
-    assert_eq!(found, (0..30_000).collect());
+    let mut tool = start(&source, &[&destination], "-status-every=0");
+    finish(&source, &mut tool);
+    assert_eq!(numbers(&destination), (0..30_000).collect());
 }
 
 #[test]
@@ -339,13 +326,10 @@ fn a_stop_waits_for_the_confirmations() {
         let mut tool = start(
             &source,
             &[&destination],
-            &["-status-every=0", "-max-in-flight=500"],
+            "-status-every=0 -max-in-flight=500",
         );
-        assert!(wait_until(TIMEOUT, || destination.figure(
-            "t",
-            "c",
-            "message_count"
-        ) > 500));
+        let has_some = || destination.figure("t", "c", "message_count") > 500;
+        assert!(wait_until(TIMEOUT, has_some));
         tool.signal(signal);
         assert_eq!(tool.wait().code(), Some(0), "{}", tool.log());
         // Each message is at one end, and none at both.
@@ -375,14 +359,12 @@ fn messages_with_the_same_key_go_to_the_same_destination() {
     let lines: String = (0..900)
         .map(|n| format!("{{\"n\":{n},\"user\":{{\"id\":{}}}}}\n", n % 90))
         .collect();
-    let mut args = vec!["-key-json-field=/user/id", "-whitelist-json-field=user"];
-    args.extend(QUICK);
+    let args = format!("-key-json-field=/user/id -whitelist-json-field=user {QUICK}");
     source
         .post("/mpub?topic=t", lines.as_bytes())
         .expect_status(200);
     let mut tool = start(&source, &destinations.each_ref(), &args);
-    source.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&source, &mut tool);
     let before = destinations.each_ref().map(users);
     let union: BTreeSet<u64> = before.iter().flatten().copied().collect();
     assert_eq!(union, (0..90).collect());
@@ -399,8 +381,7 @@ fn messages_with_the_same_key_go_to_the_same_destination() {
         .post("/mpub?topic=t", lines.as_bytes())
         .expect_status(200);
     let mut tool = start(&source, &destinations.each_ref(), &args);
-    source.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&source, &mut tool);
     for place in [1, 2] {
         let after = users(&destinations[place]);
         assert!(after.is_superset(&before[place]), "{after:?}");
@@ -417,8 +398,7 @@ fn messages_with_the_same_key_go_to_the_same_destination() {
         .post("/mpub?topic=t", lines.as_bytes())
         .expect_status(200);
     let mut tool = start(&source, &destinations.each_ref(), &args);
-    source.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&source, &mut tool);
     assert_eq!(destinations.each_ref().map(users), before);
 }
 
@@ -426,29 +406,20 @@ fn messages_with_the_same_key_go_to_the_same_destination() {
 fn status_lines_have_the_originals_form() {
     let source = source(&[&b"m"[..]; 14]);
     let destinations = [destination(), destination()];
-    let args = ["-mode=round-robin", "-status-every=3"];
+    let args = "-mode=round-robin -status-every=3";
     let mut tool = start(&source, &destinations.each_ref(), &args);
-    source.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&source, &mut tool);
     let log = tool.log();
-    let line = regex::Regex::new(
-        r"(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[(\S+)\]: finished 3 - 99th: \d+\.\d\dms - 95th: \d+\.\d\dms - avg: \d+\.\d\dms$",
-    )
-    .expect("a pattern");
-    let mut counts = BTreeMap::new();
-    for found in line.captures_iter(&log) {
-        *counts.entry(found[1].to_owned()).or_insert(0) += 1;
-    }
     let [first, second] = destinations.each_ref().map(|nsqd| nsqd.tcp.to_string());
     let expected = [(first, 2), (second, 2), ("aggregate".to_owned(), 4)];
-    assert_eq!(counts, BTreeMap::from(expected), "{log}");
+    assert_eq!(status_lines(&log), expected.into(), "{log}");
 }
 
 #[test]
 fn an_unreachable_source_ends_the_tool() {
     let (mut source, destination) = (source(&[]), destination());
     source.kill();
-    let mut tool = start(&source, &[&destination], &[]);
+    let mut tool = start(&source, &[&destination], "");
     assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
     // A line about the destination may follow. The client's own line about the source has the level ERR.
     let (log, address) = (tool.log(), source.tcp.to_string());
@@ -464,16 +435,10 @@ fn sources_are_found_by_nsqlookupd() {
     let destination = destination();
     let lookupd = format!("-lookupd-http-address={}", lookupd.http);
     let to = format!("-destination-nsqd-tcp-address={}", destination.tcp);
-    let args = [
-        "-topic=t",
-        &lookupd,
-        &to,
-        "-consumer-opt=lookupd_poll_interval,100ms",
-    ];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &args, &[]);
+    let args = format!("-topic=t {lookupd} {to} -consumer-opt=lookupd_poll_interval,100ms");
+    let mut tool = Tool::start("nsq_to_nsq", &args);
     assert_eq!(texts(&destination, "t", 1), ["one"]);
-    source.wait_for_answers("t", CHANNEL);
-    tool.stop();
+    finish(&source, &mut tool);
 }
 
 /// Nobody heard of a wrong address before the first message, which may come hours later.
@@ -482,7 +447,7 @@ fn a_destination_that_cannot_be_reached_has_a_warning_at_the_start() {
     let (source, destination) = (source(&[]), destination());
     let dead = DeadPort::bind();
     let flag = format!("-destination-nsqd-tcp-address={}", dead.address);
-    let mut tool = start(&source, &[&destination], &[&flag]);
+    let mut tool = start(&source, &[&destination], &flag);
     let line = tool.wait_for_log("its messages come again until it can: ");
     let warning = format!(
         " WARNING: the destination {} cannot be reached now, and ",
@@ -502,7 +467,7 @@ fn messages_that_fail_have_one_line_a_second() {
     publish_numbers(&source, 0..500);
     let dead = DeadPort::bind();
     let flag = format!("-destination-nsqd-tcp-address={}", dead.address);
-    let args = [&QUICK[..], &[&flag, "-mode=round-robin"]].concat();
+    let args = format!("{QUICK} {flag} -mode=round-robin");
     let mut tool = start(&source, &[&destination], &args);
     destination.wait_for_figure("t", "c", "depth", 500);
     let line = tool.wait_for_log(" more like it within a second");

@@ -6,15 +6,14 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::tool::command;
 use crate::tool::pty::Pty;
 use test_support::daemon::{Daemon, send_signal};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 
-fn nsqtop(args: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsqtop"));
-    command.args(args);
-    command
+fn nsqtop(args: impl AsRef<str>) -> Command {
+    command("nsqtop", args)
 }
 
 /// A consumer that takes messages and does not answer.
@@ -66,16 +65,14 @@ fn cluster() -> (Daemon, [Daemon; 2], Consumer) {
 fn the_plain_table_names_what_limits_each_channel() {
     let (lookupd, nodes, _consumer) = cluster();
     let lookupd_flag = format!("--lookupd-http-address={}", lookupd.http);
-    let table = |args: &[&str]| {
-        let exit = run(
-            &mut nsqtop(&[&[&*lookupd_flag, "--interval=300ms"], args].concat()),
-            TIMEOUT,
-        );
+    let table = |args: &str| {
+        let args = format!("{lookupd_flag} --interval=300ms {args}");
+        let exit = run(&mut nsqtop(args), TIMEOUT);
         assert_eq!((exit.code(), exit.stderr.as_str()), (0, ""), "{exit}");
         let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
         exit.stdout.lines().map(words).collect::<Vec<_>>()
     };
-    let channels = table(&["--once"]);
+    let channels = table("--once");
     assert_eq!(
         channels[0],
         "CHANNEL IN/S OUT/S DEPTH INFLT DEFER REQ/S E2E AGE CONNS DOCTOR"
@@ -94,20 +91,20 @@ fn the_plain_table_names_what_limits_each_channel() {
     );
     assert!(channels[2].ends_with(billing), "{channels:#?}");
     // Without a terminal, the table is plain in any case.
-    let nodes_table = table(&["--view=nodes", "--sort=-shards"]);
+    let nodes_table = table("--view=nodes --sort=-shards");
     let shards: Vec<&str> = nodes_table
         .iter()
         .map(|line| line.split(' ').nth(2).unwrap())
         .collect();
     assert_eq!(shards, ["SHARDS", "1", "2"], "{nodes_table:#?}");
-    let shards = table(&["--view=shards"]);
+    let shards = table("--view=shards");
     assert_eq!(shards.len(), 2, "{shards:#?}");
     assert!(shards[1].contains(" 1 0 0 35 5 0 1"), "{shards:#?}");
-    let filtered = table(&["--filter=AUDIT", "--topic=orders"]);
+    let filtered = table("--filter=AUDIT --topic=orders");
     assert_eq!(filtered.len(), 2, "{filtered:#?}");
-    assert_eq!(table(&["--topic=nothing"]).len(), 1);
-    assert_eq!(table(&["--channel=billing", "--view=topics"]).len(), 2);
-    let clients = table(&["--view=clients"]);
+    assert_eq!(table("--topic=nothing").len(), 1);
+    assert_eq!(table("--channel=billing --view=topics").len(), 2);
+    let clients = table("--view=clients");
     assert!(
         clients[1].contains(" orders/billing 5 5 0 0 0 "),
         "{clients:#?}"
@@ -121,13 +118,13 @@ fn a_plain_table_without_nodes_is_an_error() {
     let flag = format!("--nsqd-http-address={}", nsqd.http);
     let address = nsqd.http;
     drop(nsqd);
-    let exit = run(&mut nsqtop(&["--once", &flag]), TIMEOUT);
+    let exit = run(&mut nsqtop(format!("--once {flag}")), TIMEOUT);
     let text = format!("ERROR: {address} gives no figures: connect: connection refused\n");
     assert_eq!((exit.code(), exit.stdout.as_str()), (1, ""), "{exit}");
     assert!(exit.stderr.contains(&text), "{exit}");
     let lookupd = Daemon::nsqlookupd(&[]);
     let flag = format!("--lookupd-http-address={}", lookupd.http);
-    let exit = run(&mut nsqtop(&["--once", &flag]), TIMEOUT);
+    let exit = run(&mut nsqtop(format!("--once {flag}")), TIMEOUT);
     assert_eq!(exit.code(), 1, "{exit}");
     assert!(
         exit.stderr
@@ -140,7 +137,7 @@ fn a_plain_table_without_nodes_is_an_error() {
 fn the_terminal_shows_the_cluster_and_obeys_keys() {
     let (lookupd, mut nodes, mut consumer) = cluster();
     let flag = format!("--lookupd-http-address={}", lookupd.http);
-    let mut top = Pty::start(&mut nsqtop(&["--interval=200ms", &flag]));
+    let mut top = Pty::start(&mut nsqtop(format!("--interval=200ms {flag}")));
     top.wait_for(&[
         "2 nodes",
         "orders/audit",
@@ -190,7 +187,7 @@ fn the_terminal_shows_the_cluster_and_obeys_keys() {
 fn a_node_that_does_not_answer_is_named_on_the_screen() {
     let mut nsqd = Daemon::nsqd(&[]);
     let flag = format!("--nsqd-http-address={}", nsqd.http);
-    let mut top = Pty::start(&mut nsqtop(&["--interval=100ms", &flag]));
+    let mut top = Pty::start(&mut nsqtop(format!("--interval=100ms {flag}")));
     top.wait_for(&["1 node "]);
     nsqd.kill();
     let problem = format!(
@@ -211,7 +208,7 @@ fn signals_restore_the_terminal() {
     let nsqd = Daemon::nsqd(&[]);
     let flag = format!("--nsqd-http-address={}", nsqd.http);
     for signal in ["TERM", "INT", "HUP"] {
-        let top = Pty::start(&mut nsqtop(&[&flag]));
+        let top = Pty::start(&mut nsqtop(&flag));
         top.wait_for(&["1 node "]);
         assert!(top.is_raw() && top.is_alternate_screen());
         send_signal(top.child.id(), signal);
@@ -226,7 +223,7 @@ fn sigquit_restores_the_terminal_and_kills_the_tool() {
     let flag = format!("--nsqd-http-address={}", nsqd.http);
     let directory = tempfile::tempdir().unwrap();
     // The system may write a core file into the working directory.
-    let mut command = nsqtop(&[&flag]);
+    let mut command = nsqtop(&flag);
     let top = Pty::start(command.current_dir(directory.path()));
     top.wait_for(&["1 node "]);
     send_signal(top.child.id(), "QUIT");
@@ -239,7 +236,7 @@ fn sigquit_restores_the_terminal_and_kills_the_tool() {
 fn control_z_gives_the_terminal_back_until_the_tool_goes_on() {
     let nsqd = Daemon::nsqd(&[]);
     let flag = format!("--nsqd-http-address={}", nsqd.http);
-    let mut top = Pty::start(&mut nsqtop(&[&flag]));
+    let mut top = Pty::start(&mut nsqtop(&flag));
     for stop in ["key", "signal"] {
         top.wait_for(&["1 node ", "q quit"]);
         match stop {

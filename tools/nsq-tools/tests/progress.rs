@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use crate::tool::Tool;
 use crate::tool::pty::Pty;
+use crate::tool::{Tool, command, script};
 use test_support::daemon::{Daemon, send_signal};
 use test_support::http_server::{Answer, HttpServer};
 
@@ -31,20 +31,23 @@ fn check(command: &mut Command, texts: &[&str]) {
     assert!(text.contains("stopping"), "{text}");
 }
 
-fn source(program: &str, nsqd: &Daemon) -> Command {
-    let mut command = Command::new(program);
-    command.args(["-topic=t", "-channel=c"]);
-    command.arg(format!("-nsqd-tcp-address={}", nsqd.tcp));
-    command
+fn source(tool: &str, nsqd: &Daemon, args: &str) -> Command {
+    let address = nsqd.tcp;
+    command(
+        tool,
+        format!("-topic=t -channel=c -nsqd-tcp-address={address} {args}"),
+    )
 }
 
 #[test]
 fn nsq_to_file_shows_the_synced_messages() {
     let nsqd = nsqd();
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let mut command = source(env!("CARGO_BIN_EXE_nsq_to_file"), &nsqd);
-    command.arg("-sync-interval=100ms");
-    command.arg(format!("-output-dir={}", directory.path().display()));
+    let args = format!(
+        "-sync-interval=100ms -output-dir={}",
+        directory.path().display()
+    );
+    let mut command = source("nsq_to_file", &nsqd, &args);
     check(
         &mut command,
         &["3 messages synced (", "INFO: [t/c] opening "],
@@ -58,20 +61,17 @@ fn nsq_to_http_shows_messages_and_failures() {
         "b" => Answer::status(500),
         _ => Answer::status(200),
     });
-    let mut command = source(env!("CARGO_BIN_EXE_nsq_to_http"), &nsqd);
-    command.arg(format!("-post={}", server.url("/")));
-    command.args([
-        "-consumer-opt=max_attempts,0",
-        "-consumer-opt=default_requeue_delay,1h",
-    ]);
+    let options = "-consumer-opt=max_attempts,0 -consumer-opt=default_requeue_delay,1h";
+    let args = format!("-post={} {options}", server.url("/"));
+    let mut command = source("nsq_to_http", &nsqd, &args);
     check(&mut command, &["2 messages (", "0 in flight, 1 errors"]);
 }
 
 #[test]
 fn nsq_to_nsq_shows_messages_and_failures() {
     let (source_nsqd, destination) = (nsqd(), Daemon::nsqd(&[]));
-    let mut command = source(env!("CARGO_BIN_EXE_nsq_to_nsq"), &source_nsqd);
-    command.arg(format!("-destination-nsqd-tcp-address={}", destination.tcp));
+    let to = format!("-destination-nsqd-tcp-address={}", destination.tcp);
+    let mut command = source("nsq_to_nsq", &source_nsqd, &to);
     check(&mut command, &["3 messages (", "0 in flight, 0 errors"]);
 }
 
@@ -80,10 +80,8 @@ fn to_nsq_shows_records_unless_somebody_types_them() {
     let nsqd = nsqd();
     let records = |stdin: &str| {
         // The shell's input is the terminal, and the tool's input is a pipe that stays open.
-        let script = format!("{stdin} \"$0\" -topic=u -nsqd-tcp-address={}", nsqd.tcp);
-        let mut command = Command::new("sh");
-        command.args(["-c", &script, env!("CARGO_BIN_EXE_to_nsq")]);
-        command
+        let args = format!("-topic=u -nsqd-tcp-address={}", nsqd.tcp);
+        script(&format!("{stdin} \"$0\" \"$@\""), "to_nsq", &args)
     };
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let end = directory.path().join("end");
@@ -118,8 +116,8 @@ fn nothing_is_shown_without_a_terminal() {
     let (source_nsqd, destination) = (nsqd(), Daemon::nsqd(&[]));
     let address = format!("-nsqd-tcp-address={}", source_nsqd.tcp);
     let to = format!("-destination-nsqd-tcp-address={}", destination.tcp);
-    let args = ["-topic=t", "-channel=c", &address, &to];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_nsq_to_nsq"), &args, &[]);
+    let args = format!("-topic=t -channel=c {address} {to}");
+    let mut tool = Tool::start("nsq_to_nsq", &args);
     source_nsqd.wait_for_figure("t", "c", "depth", 0);
     std::thread::sleep(std::time::Duration::from_millis(1500));
     tool.stop();

@@ -50,44 +50,44 @@ fn fault(program: &Path, case: &Case) -> Option<String> {
     (ours != expected).then(|| format!("{name}:\n  ours     {ours}\n  expected {expected}"))
 }
 
-fn compare(tool: &str, program: &str) {
+fn compare(tool: &str) {
     let mut cases = case::read(tool);
     record(tool, &mut cases);
     assert!(cases.len() >= CASES_MIN, "cases of {tool} are missing");
-    let program = Path::new(program);
+    let program = Path::new(env!("CARGO_BIN_EXE_nsq_tail")).with_file_name(tool);
     let faults: Vec<String> = cases
         .iter()
-        .filter_map(|case| fault(program, case))
+        .filter_map(|case| fault(&program, case))
         .collect();
     assert!(faults.is_empty(), "{tool}\n{}", faults.join("\n"));
 }
 
 #[test]
 fn nsq_stat() {
-    compare("nsq_stat", env!("CARGO_BIN_EXE_nsq_stat"));
+    compare("nsq_stat");
 }
 
 #[test]
 fn nsq_tail() {
-    compare("nsq_tail", env!("CARGO_BIN_EXE_nsq_tail"));
+    compare("nsq_tail");
 }
 
 #[test]
 fn nsq_to_file() {
-    compare("nsq_to_file", env!("CARGO_BIN_EXE_nsq_to_file"));
+    compare("nsq_to_file");
 }
 
 #[test]
 fn nsq_to_http() {
-    compare("nsq_to_http", env!("CARGO_BIN_EXE_nsq_to_http"));
+    compare("nsq_to_http");
 }
 
 #[test]
 fn nsq_to_nsq() {
-    compare("nsq_to_nsq", env!("CARGO_BIN_EXE_nsq_to_nsq"));
+    compare("nsq_to_nsq");
 }
 
 #[test]
 fn to_nsq() {
-    compare("to_nsq", env!("CARGO_BIN_EXE_to_nsq"));
+    compare("to_nsq");
 }

@@ -7,73 +7,52 @@ use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
-use std::process::{ChildStdin, Command, Stdio};
+use std::process::ChildStdin;
 
-use crate::tool::Tool;
+use crate::tool::{Tool, command, script};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
 
 const SIGHUP: i32 = 1;
 
-/// A tool with flags for each kind of address.
-struct Program {
-    path: &'static str,
-    args: Vec<String>,
-    /// The tool writes files, and SIGHUP closes them.
-    uses_hangup: bool,
-}
-
-/// Returns all tools that run until a signal, on one nsqd. `output` is a directory.
-fn programs(nsqd: &Daemon, output: &str) -> Vec<Program> {
-    let program = |path, args: &[&str]| Program {
-        path,
-        args: [&[&*format!("-nsqd-tcp-address={}", nsqd.tcp)], args]
-            .concat()
-            .into_iter()
-            .map(str::to_owned)
-            .collect(),
-        uses_hangup: path == env!("CARGO_BIN_EXE_nsq_to_file"),
-    };
-    let (topic, channel, http) = ("-topic=t", "-channel=c", "-http-address=127.0.0.1:0");
-    let output = format!("-output-dir={output}");
-    let destination = format!("-destination-nsqd-tcp-address={}", nsqd.tcp);
-    vec![
-        program(env!("CARGO_BIN_EXE_nsq_tail"), &[topic, channel]),
-        program(
-            env!("CARGO_BIN_EXE_nsq_to_file"),
-            &[topic, channel, &output],
+/// Returns all tools that run until a signal, each with its arguments for one nsqd. `output` is a directory.
+fn programs(nsqd: &Daemon, output: &str) -> [(&'static str, String); 7] {
+    let address = nsqd.tcp;
+    [
+        ("nsq_tail", "-topic=t -channel=c"),
+        (
+            "nsq_to_file",
+            &format!("-topic=t -channel=c -output-dir={output}"),
         ),
-        program(
-            env!("CARGO_BIN_EXE_nsq_to_http"),
-            &[topic, channel, "-post=http://127.0.0.1:1/"],
+        (
+            "nsq_to_http",
+            "-topic=t -channel=c -post=http://127.0.0.1:1/",
         ),
-        program(
-            env!("CARGO_BIN_EXE_nsq_to_nsq"),
-            &[topic, channel, "-destination-topic=u", &destination],
+        (
+            "nsq_to_nsq",
+            &format!(
+                "-topic=t -channel=c -destination-topic=u -destination-nsqd-tcp-address={address}"
+            ),
         ),
-        program(
-            env!("CARGO_BIN_EXE_nsq_forget"),
-            &[topic, channel, "-field=f", http],
+        (
+            "nsq_forget",
+            "-topic=t -channel=c -field=f -http-address=127.0.0.1:0",
         ),
-        program(env!("CARGO_BIN_EXE_nsq_pubsub"), &[http]),
-        program(env!("CARGO_BIN_EXE_to_nsq"), &[topic]),
+        ("nsq_pubsub", "-http-address=127.0.0.1:0"),
+        ("to_nsq", "-topic=t"),
     ]
+    .map(|(tool, args)| (tool, format!("-nsqd-tcp-address={address} {args}")))
 }
 
 /// Starts a tool, and waits until it has its connection or serves its clients.
 /// Returns the standard input, which stays open as long as it is kept.
-fn start(program: &Program, nsqd: &Daemon) -> (Tool, ChildStdin) {
+fn start(program: &str, args: &str, nsqd: &Daemon) -> (Tool, ChildStdin) {
     // Under nohup, SIGHUP is ignored, and children inherit this.
-    let mut command = Command::new("env");
-    command
-        .args(["--default-signal=HUP", program.path])
-        .args(&program.args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::null());
-    let mut tool = Tool::of_command(&mut command);
+    let hangup = "exec env --default-signal=HUP \"$0\" \"$@\"";
+    let mut tool = Tool::quiet(&mut script(hangup, program, args));
     let mut stdin = tool.stdin();
-    if program.path == env!("CARGO_BIN_EXE_to_nsq") {
+    if program == "to_nsq" {
         stdin.write_all(b"record\n").expect("the tool reads");
         let published = || {
             nsqd.get("/stats?format=json")
@@ -81,7 +60,7 @@ fn start(program: &Program, nsqd: &Daemon) -> (Tool, ChildStdin) {
                 .contains("\"topic_name\":\"t\"")
         };
         assert!(wait_until(TIMEOUT, published), "{}", tool.log());
-    } else if program.path == env!("CARGO_BIN_EXE_nsq_pubsub") {
+    } else if program == "nsq_pubsub" {
         tool.wait_for_http();
     } else {
         nsqd.wait_for_figure("t", "c", "client_count", 1);
@@ -90,14 +69,14 @@ fn start(program: &Program, nsqd: &Daemon) -> (Tool, ChildStdin) {
 }
 
 /// Runs `check` with each tool, each on an nsqd of its own.
-fn with_each(check: impl Fn(&Program, Tool)) {
+fn with_each(check: impl Fn(&str, Tool)) {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let output = directory.path().display().to_string();
-    for index in 0..programs(&Daemon::nsqd(&[]), &output).len() {
+    for index in 0..7 {
         let nsqd = Daemon::nsqd(&[]);
-        let program = programs(&nsqd, &output).swap_remove(index);
-        let (tool, _stdin) = start(&program, &nsqd);
-        check(&program, tool);
+        let (program, args) = &programs(&nsqd, &output)[index];
+        let (tool, _stdin) = start(program, args, &nsqd);
+        check(program, tool);
     }
 }
 
@@ -108,7 +87,7 @@ fn both_signals_end_each_tool_and_a_second_one_changes_nothing() {
             // Both may be there before the tool looks.
             signals.iter().for_each(|signal| tool.signal(signal));
             let status = tool.wait();
-            assert_eq!(status.code(), Some(0), "{}: {}", program.path, tool.log());
+            assert_eq!(status.code(), Some(0), "{program}: {}", tool.log());
         });
     }
 }
@@ -116,18 +95,13 @@ fn both_signals_end_each_tool_and_a_second_one_changes_nothing() {
 #[test]
 fn a_hangup_kills_the_tools_that_have_no_use_for_it() {
     with_each(|program, mut tool| {
-        if program.uses_hangup {
+        // It closes its files.
+        if program == "nsq_to_file" {
             return;
         }
         tool.signal("HUP");
         let status = tool.wait();
-        assert_eq!(
-            status.signal(),
-            Some(SIGHUP),
-            "{}: {}",
-            program.path,
-            tool.log()
-        );
+        assert_eq!(status.signal(), Some(SIGHUP), "{program}: {}", tool.log());
     });
 }
 
@@ -153,19 +127,17 @@ fn a_signal_ends_a_tool_whose_disk_hangs_at_the_start() {
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     let filter = format!("--dedup-state={}", path.display());
     let counts = format!("--state-file={}", path.display());
-    let check = |program: &Program, flags: &[&str]| {
-        let mut command = Command::new(program.path);
-        command.args(&program.args).args(flags);
-        let mut tool = Tool::of_command(&mut command);
+    let check = |program: &str, args: &str| {
+        let mut tool = Tool::of_command(&mut command(program, args));
         let _hanging = hang(&path);
         tool.stop();
     };
-    for program in programs(&nsqd, directory.path().to_str().unwrap()) {
-        if program.path != env!("CARGO_BIN_EXE_to_nsq") {
-            check(&program, &["--dedup=body", &filter]);
+    for (program, args) in programs(&nsqd, directory.path().to_str().unwrap()) {
+        if program != "to_nsq" {
+            check(program, &format!("{args} --dedup=body {filter}"));
         }
-        if program.path == env!("CARGO_BIN_EXE_nsq_forget") {
-            check(&program, &[&counts]);
+        if program == "nsq_forget" {
+            check(program, &format!("{args} {counts}"));
         }
     }
 }

@@ -3,13 +3,13 @@
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::tool::Tool;
 use crate::tool::consumed::texts;
 use crate::tool::cutting_proxy::CuttingProxy;
 use crate::tool::pty::Pty;
+use crate::tool::{Tool, command, script};
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
 
@@ -20,12 +20,12 @@ fn nsqd(args: &[&str]) -> Daemon {
     nsqd
 }
 
-fn start(args: &[&str]) -> Tool {
-    Tool::start(env!("CARGO_BIN_EXE_to_nsq"), args, &[])
+fn start(args: impl AsRef<str>) -> Tool {
+    Tool::start("to_nsq", args)
 }
 
 /// Runs the tool with this input until its end. Returns its exit code and its log.
-fn publish(args: &[&str], input: &[u8]) -> (i32, String) {
+fn publish(args: &str, input: &[u8]) -> (i32, String) {
     let mut tool = start(args);
     let mut stdin = tool.stdin();
     // A tool that ends early does not read its input.
@@ -47,26 +47,21 @@ fn depth(nsqd: &Daemon) -> i64 {
 fn records_end_with_the_delimiter() {
     let nsqd = nsqd(&[]);
     let address = address(&nsqd);
-    let check = |flags: &[&str], input: &str, expected: &[&str]| {
-        let mut args = vec!["-topic=t", &address];
-        args.extend(flags);
+    let check = |flags: &str, input: &str, expected: &[&str]| {
+        let args = format!("-topic=t {address} {flags}");
         let (code, log) = publish(&args, input.as_bytes());
         assert_eq!(code, 0, "{log}");
         assert_eq!(texts(&nsqd, "t", expected.len()), expected, "{input:?}");
         assert_eq!(depth(&nsqd), 0);
     };
-    check(&[], "a\n\nb", &["a", "b"]);
-    check(&[], "one\n\ntwo\nthree\n", &["one", "two", "three"]);
+    check("", "a\n\nb", &["a", "b"]);
+    check("", "one\n\ntwo\nthree\n", &["one", "two", "three"]);
     // The original loses the last byte of `three`.
-    check(&[], "one\ntwo\nthree", &["one", "two", "three"]);
-    check(
-        &["-delimiter=,"],
-        "one,two,three\n",
-        &["one", "two", "three"],
-    );
-    check(&["-delimiter", "\t"], "a b\tc\nd\t", &["a b", "c\nd"]);
-    check(&[], "\n\n\n", &[]);
-    check(&[], "", &[]);
+    check("", "one\ntwo\nthree", &["one", "two", "three"]);
+    check("-delimiter=,", "one,two,three\n", &["one", "two", "three"]);
+    check("-delimiter \t", "a b\tc\nd\t", &["a b", "c\nd"]);
+    check("", "\n\n\n", &[]);
+    check("", "", &[]);
 }
 
 #[test]
@@ -75,7 +70,10 @@ fn every_destination_gets_all_records_in_order() {
     let addresses = nsqds.each_ref().map(address);
     let records: Vec<String> = (0..20_000).map(|n| n.to_string()).collect();
     let input = records.join("\n");
-    let args = ["-topic=t", &addresses[0], &addresses[1], &addresses[0]];
+    let args = format!(
+        "-topic=t {} {} {}",
+        addresses[0], addresses[1], addresses[0]
+    );
     let (code, log) = publish(&args, input.as_bytes());
     assert_eq!(code, 0, "{log}");
     for nsqd in &nsqds {
@@ -89,7 +87,7 @@ fn every_destination_gets_all_records_in_order() {
 fn a_rate_limits_the_records() {
     let nsqd = nsqd(&[]);
     let began = Instant::now();
-    let args = ["-topic=t", &address(&nsqd), "-rate=10"];
+    let args = format!("-topic=t {} -rate=10", address(&nsqd));
     let (code, log) = publish(&args, "x\n".repeat(25).as_bytes());
     let time = began.elapsed();
     assert_eq!((code, depth(&nsqd)), (0, 25), "{log}");
@@ -106,7 +104,7 @@ fn a_rate_limits_the_records() {
 fn a_signal_ends_the_tool_while_its_input_is_open() {
     for signal in ["TERM", "INT"] {
         let nsqd = nsqd(&[]);
-        let mut tool = start(&["-topic=t", &address(&nsqd)]);
+        let mut tool = start(format!("-topic=t {}", address(&nsqd)));
         let mut stdin = tool.stdin();
         stdin.write_all(b"one\ntwo\nthr").expect("the tool reads");
         assert!(wait_until(TIMEOUT, || depth(&nsqd) == 2));
@@ -124,7 +122,7 @@ fn a_signal_ends_the_tool_while_its_input_is_open() {
 fn a_stop_waits_30_seconds_for_confirmations_and_then_fails() {
     let mute = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
     let address = mute.local_addr().expect("the listener has an address");
-    let mut tool = start(&["-topic=t", &format!("-nsqd-tcp-address={address}")]);
+    let mut tool = start(format!("-topic=t -nsqd-tcp-address={address}"));
     let mut stdin = tool.stdin();
     stdin.write_all(b"one\ntwo\n").expect("the tool reads");
     tool.wait_for_log("connecting to nsqd");
@@ -146,7 +144,7 @@ fn a_stop_waits_30_seconds_for_confirmations_and_then_fails() {
 #[test]
 fn the_first_failure_ends_the_tool() {
     let nsqd = nsqd(&["--max-msg-size=10"]);
-    let args = ["-topic=t", &address(&nsqd)];
+    let args = format!("-topic=t {}", address(&nsqd));
     let (code, log) = publish(&args, b"one\n12345678901\n");
     assert_eq!(code, 1, "{log}");
     // A line of the client may follow. Its lines about the failure have the level ERR.
@@ -164,8 +162,7 @@ fn the_first_failure_ends_the_tool() {
 #[test]
 fn an_input_that_cannot_be_read_fails_no_record() {
     let nsqd = nsqd(&[]);
-    let mut command = Command::new(env!("CARGO_BIN_EXE_to_nsq"));
-    command.args(["-topic=t", &address(&nsqd)]);
+    let mut command = command("to_nsq", format!("-topic=t {}", address(&nsqd)));
     let directory = File::open(env!("CARGO_MANIFEST_DIR")).expect("the directory of the crate");
     let mut tool = Tool::of_command(command.stdin(directory).stdout(Stdio::null()));
     assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
@@ -183,7 +180,7 @@ fn an_input_that_cannot_be_read_fails_no_record() {
 #[test]
 fn a_killed_destination_ends_the_tool_without_a_false_confirmation() {
     let mut nsqd = nsqd(&["--sync-every=1"]);
-    let mut tool = start(&["-topic=t", &address(&nsqd)]);
+    let mut tool = start(format!("-topic=t {}", address(&nsqd)));
     let mut stdin = tool.stdin();
     let writer = std::thread::spawn(move || {
         let mut count = 0_u64;
@@ -221,7 +218,7 @@ fn numbered_records_are_stored_once_although_connections_break() {
     // A connection takes more than the 2,000 records that are on their way: about 25 bytes each, and 10 for each answer.
     let proxy = CuttingProxy::start(nsqd.tcp, 100_000, 45_000);
     let address = format!("-nsqd-tcp-address={}", proxy.address);
-    let args = ["-topic=t", &address, "-number-messages"];
+    let args = format!("-topic=t {address} -number-messages");
     let (code, log) = publish(&args, records.join("\n").as_bytes());
     assert_eq!(code, 0, "{log}");
     assert!(proxy.connections() > 3, "{log}");
@@ -255,13 +252,9 @@ fn records_that_a_killed_tool_has_shown_as_confirmed_are_stored_once() {
     let with_records_from = |first: usize, flags: &str| {
         let input = directory.path().join("records");
         std::fs::write(&input, records[first..].join("\n")).expect("the directory is writable");
-        let script = format!(
-            "exec \"$0\" -topic=t {address} -number-messages {flags} < {}",
-            input.display()
-        );
-        let mut command = Command::new("sh");
-        command.args(["-c", &script, env!("CARGO_BIN_EXE_to_nsq")]);
-        command
+        let redirect = format!("exec \"$0\" \"$@\" < {}", input.display());
+        let args = format!("-topic=t {address} -number-messages {flags}");
+        script(&redirect, "to_nsq", &args)
     };
     let mut terminal = Pty::start(&mut with_records_from(0, "-rate=2000"));
     assert!(wait_until(TIMEOUT, || shown(&terminal) > 0));
@@ -286,7 +279,7 @@ fn records_that_a_killed_tool_has_shown_as_confirmed_are_stored_once() {
 #[test]
 fn an_nsqd_that_takes_no_numbers_is_told() {
     let nsqd = nsqd(&[]);
-    let args = ["-topic=t", &address(&nsqd), "-number-messages"];
+    let args = format!("-topic=t {} -number-messages", address(&nsqd));
     let (code, log) = publish(&args, b"one\n");
     assert_eq!((code, depth(&nsqd)), (0, 1), "{log}");
     let line = format!(
@@ -295,7 +288,7 @@ fn an_nsqd_that_takes_no_numbers_is_told() {
     );
     assert_eq!(log.matches(&line).count(), 1, "{log}");
     // Without the flag, nobody asked for numbers.
-    let (_, log) = publish(&args[..2], b"one\n");
+    let (_, log) = publish(&args.replace("-number-messages", ""), b"one\n");
     assert!(!log.contains("WARNING"), "{log}");
 }
 
@@ -303,7 +296,7 @@ fn an_nsqd_that_takes_no_numbers_is_told() {
 fn an_unreachable_destination_is_named() {
     let mut dead = nsqd(&[]);
     dead.kill();
-    let args = ["-topic=t", &address(&dead)];
+    let args = format!("-topic=t {}", address(&dead));
     // Without a record there is no connection.
     assert_eq!(publish(&args, b"\n").0, 0);
     let (code, log) = publish(&args, b"one\n");
@@ -325,15 +318,10 @@ fn nsqlookupds_name_the_destinations() {
     for nsqd in &nsqds {
         nsqd.create_channel("t", "c");
         let port = format!("\"tcp_port\":{}", nsqd.tcp.port());
-        assert!(wait_until(TIMEOUT, || lookupd
-            .get("/nodes")
-            .text()
-            .contains(&port)));
+        let is_known = || lookupd.get("/nodes").text().contains(&port);
+        assert!(wait_until(TIMEOUT, is_known));
     }
-    let args = [
-        "-topic=t",
-        &format!("-lookupd-http-address={}", lookupd.http),
-    ];
+    let args = format!("-topic=t -lookupd-http-address={}", lookupd.http);
     let (code, log) = publish(&args, "x\n".repeat(100).as_bytes());
     assert_eq!(code, 0, "{log}");
     // Each record went to one nsqd.
@@ -346,36 +334,11 @@ fn nsqlookupds_name_the_destinations() {
 }
 
 #[test]
-fn mistakes_end_the_program() {
-    let check = |args: &[&str], code: i32, text: &str| {
-        let (found, log) = publish(args, b"one\n");
-        assert!(
-            found == code && log.contains(text),
-            "{args:?}: {found} {log}"
-        );
-    };
-    check(&["-nope"], 2, "flag provided but not defined: -nope\n");
-    check(
-        &["-rate=x"],
-        2,
-        "invalid value \"x\" for flag -rate: parse error\n",
-    );
-    check(&[], 1, "--topic required\n");
-    check(
-        &["-topic=t", "-delimiter=ab"],
-        1,
-        "--delimiter must be a single byte\n",
-    );
-    check(&["-topic=t"], 1, "--nsqd-tcp-address required");
-    check(
-        &["-topic=bad topic", "-nsqd-tcp-address=h:1"],
-        1,
-        "--topic is invalid: \"bad topic\"",
-    );
-    let lookupd = ["-topic=t", "-lookupd-http-address=h"];
+fn an_nsqlookupd_without_a_port_ends_the_program() {
     let text =
         "--lookupd-http-address: nsqlookupd h: missing port: write host:port, as in 127.0.0.1:4161";
-    check(&lookupd, 1, text);
+    let (code, log) = publish("-topic=t -lookupd-http-address=h", b"one\n");
+    assert!(code == 1 && log.contains(text), "{code} {log}");
 }
 
 /// `to_nsq` once sent each record only after the confirmation of the one before. Here an nsqd
@@ -414,7 +377,7 @@ fn records_do_not_wait_for_the_confirmations_of_earlier_ones() {
         }
     });
     let input: String = (0..RECORDS).map(|number| format!("{number}\n")).collect();
-    let args = ["-topic=t", &format!("-nsqd-tcp-address={address}")];
+    let args = format!("-topic=t -nsqd-tcp-address={address}");
     let (code, log) = publish(&args, input.as_bytes());
     nsqd.join().expect("all records came");
     assert_eq!(code, 0, "{log}");

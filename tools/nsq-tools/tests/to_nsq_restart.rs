@@ -17,8 +17,8 @@ fn start() -> (Daemon, Tool) {
     let nsqd = Daemon::nsqd(&["--dedup=t=publisher"]);
     nsqd.create_channel("t", "c");
     let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
-    let args = ["-topic=t", "-number-messages", &address];
-    let tool = Tool::start(env!("CARGO_BIN_EXE_to_nsq"), &args, &[]);
+    let args = format!("-topic=t -number-messages {address}");
+    let tool = Tool::start("to_nsq", &args);
     (nsqd, tool)
 }
 
@@ -146,8 +146,8 @@ fn without_numbers_nothing_is_tried_again() {
     let mut nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");
     let address = format!("-nsqd-tcp-address={}", nsqd.tcp);
-    let args = ["-topic=t", "-number-messages", &address];
-    let mut tool = Tool::start(env!("CARGO_BIN_EXE_to_nsq"), &args, &[]);
+    let args = format!("-topic=t -number-messages {address}");
+    let mut tool = Tool::start("to_nsq", &args);
     let mut stdin = tool.stdin();
     writeln!(stdin, "0").expect("the tool reads");
     wait_for_depth(&nsqd, &tool, 1);

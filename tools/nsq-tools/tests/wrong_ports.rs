@@ -13,9 +13,8 @@ const NOT_HTTP: &str = "choose the server's HTTP port (nsqd: 4151 by default, ns
 const NO_LOOKUPD: &str = "so it is not that of an nsqlookupd (nsqlookupd has HTTP on port 4161";
 
 /// Runs a tool until its log has the text.
-fn check(program: &str, args: &[&str], address: &str, expected: &str) {
-    let args = [args, &[address]].concat();
-    let mut tool = Tool::start(program, &args, &[]);
+fn check(tool: &str, args: &str, address: &str, expected: &str) {
+    let mut tool = Tool::start(tool, format!("{args} {address}"));
     // to_nsq connects for its first record only. The other tools read no input.
     let _ = tool.stdin().write_all(b"record\n");
     tool.wait_for_log(expected);
@@ -27,55 +26,43 @@ fn every_tool_says_which_port_is_meant() {
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
     let output = format!("-output-dir={}", directory.path().display());
     let destination = format!("-destination-nsqd-tcp-address={}", nsqd.tcp);
-    let (topic, channel) = ("-topic=t", "-channel=c");
-    let forget = ["-field=f", "-http-address=127.0.0.1:0"];
-    let consuming: [(&str, Vec<&str>); 5] = [
-        (env!("CARGO_BIN_EXE_nsq_tail"), vec![topic]),
-        (env!("CARGO_BIN_EXE_nsq_to_file"), vec![topic, &output]),
+    let tools = [
+        ("nsq_tail", ""),
+        ("nsq_to_file", &output),
+        ("nsq_to_http", "-post=http://127.0.0.1:1/"),
+        ("nsq_to_nsq", &destination),
         (
-            env!("CARGO_BIN_EXE_nsq_to_http"),
-            vec![topic, "-post=http://127.0.0.1:1/"],
+            "nsq_forget",
+            "-channel=c -field=f -http-address=127.0.0.1:0",
         ),
-        (env!("CARGO_BIN_EXE_nsq_to_nsq"), vec![topic, &destination]),
-        (
-            env!("CARGO_BIN_EXE_nsq_forget"),
-            [&[topic, channel], &forget[..]].concat(),
-        ),
+        ("to_nsq", ""),
     ];
-    let to_nsq = (env!("CARGO_BIN_EXE_to_nsq"), vec![topic]);
+    let not_lookupd = format!("-lookupd-http-address={}", nsqd.http);
     let http_of_nsqd = format!("-nsqd-tcp-address={}", nsqd.http);
     let tcp_of_lookupd = format!("-nsqd-tcp-address={}", lookupd.tcp);
     let http_of_lookupd = format!("-nsqd-tcp-address={}", lookupd.http);
-    for (program, args) in consuming.iter().chain([&to_nsq]) {
-        check(program, args, &http_of_nsqd, NSQD);
-        check(program, args, &http_of_lookupd, NSQD);
-        check(program, args, &tcp_of_lookupd, LOOKUPD_TCP);
+    for (tool, args) in tools {
+        let args = format!("-topic=t {args}");
+        check(tool, &args, &http_of_nsqd, NSQD);
+        check(tool, &args, &http_of_lookupd, NSQD);
+        check(tool, &args, &tcp_of_lookupd, LOOKUPD_TCP);
         for tcp in [nsqd.tcp, lookupd.tcp] {
             check(
-                program,
-                args,
+                tool,
+                &args,
                 &format!("-lookupd-http-address={tcp}"),
                 LOOKUPD,
             );
         }
-        let not_lookupd = format!("-lookupd-http-address={}", nsqd.http);
-        check(program, args, &not_lookupd, NO_LOOKUPD);
+        check(tool, &args, &not_lookupd, NO_LOOKUPD);
     }
     let tcp = format!("-lookupd-http-address={}", lookupd.tcp);
-    let pattern = ["-topic-pattern=t", &output];
-    check(env!("CARGO_BIN_EXE_nsq_to_file"), &pattern, &tcp, LOOKUPD);
-    check(
-        env!("CARGO_BIN_EXE_nsq_stat"),
-        &[topic, channel],
-        &tcp,
-        NOT_HTTP,
-    );
-    check(env!("CARGO_BIN_EXE_nsqtop"), &["-once"], &tcp, NOT_HTTP);
-    let not_lookupd = format!("-lookupd-http-address={}", nsqd.http);
-    let top = env!("CARGO_BIN_EXE_nsqtop");
-    check(top, &["-once"], &not_lookupd, NO_LOOKUPD);
-    let stat = env!("CARGO_BIN_EXE_nsq_stat");
-    check(stat, &[topic, channel], &not_lookupd, NO_LOOKUPD);
+    let pattern = format!("-topic-pattern=t {output}");
+    check("nsq_to_file", &pattern, &tcp, LOOKUPD);
+    for (tool, args) in [("nsq_stat", "-topic=t -channel=c"), ("nsqtop", "-once")] {
+        check(tool, args, &tcp, NOT_HTTP);
+        check(tool, args, &not_lookupd, NO_LOOKUPD);
+    }
 }
 
 #[test]
@@ -90,8 +77,8 @@ fn an_endpoint_that_does_not_speak_http_is_named() {
          default, and TCP on port 4150))",
         nsqd.tcp
     );
-    let args = ["-topic=t", "-channel=c", &source];
-    check(env!("CARGO_BIN_EXE_nsq_to_http"), &args, &post, &expected);
+    let args = format!("-topic=t -channel=c {source}");
+    check("nsq_to_http", &args, &post, &expected);
 }
 
 #[test]
@@ -101,6 +88,6 @@ fn a_destination_that_speaks_http_is_named() {
     nsqd.publish("t", &["a"]);
     let source = format!("-nsqd-tcp-address={}", nsqd.tcp);
     let destination = format!("-destination-nsqd-tcp-address={}", nsqd.http);
-    let args = ["-topic=t", "-channel=c", &source];
-    check(env!("CARGO_BIN_EXE_nsq_to_nsq"), &args, &destination, NSQD);
+    let args = format!("-topic=t -channel=c {source}");
+    check("nsq_to_nsq", &args, &destination, NSQD);
 }

@@ -7,15 +7,68 @@ pub mod cutting_proxy;
 pub mod files;
 pub mod pty;
 
-use std::ffi::OsStr;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use test_support::TIMEOUT;
 use test_support::daemon::{send_signal, wait_for_end};
-use test_support::process::{LOG_LINES_MAX, Log, address_in};
+use test_support::process::{LOG_LINES_MAX, Log, address_in, run};
+
+/// Flags for short delays after a failure.
+pub const QUICK: &str =
+    "-consumer-opt=default_requeue_delay,10ms -consumer-opt=backoff_multiplier,10ms";
+
+/// Returns a command that runs a tool with these arguments. `·` stands for a space within an argument.
+pub fn command(tool: &str, args: impl AsRef<str>) -> Command {
+    let mut command = Command::new(path(tool));
+    command.args(words(args.as_ref()));
+    command
+}
+
+/// Returns a command that runs a tool through a script for `sh`, in which `"$0" "$@"` stand for the tool and its arguments.
+pub fn script(script: &str, tool: &str, args: &str) -> Command {
+    let mut command = Command::new("sh");
+    let tool = path(tool);
+    command.args(["-c", script, &tool]).args(words(args));
+    command
+}
+
+fn path(tool: &str) -> String {
+    let path = Path::new(env!("CARGO_BIN_EXE_nsq_tail")).with_file_name(tool);
+    path.display().to_string()
+}
+
+fn words(args: &str) -> impl Iterator<Item = String> {
+    let words = args.split(' ').filter(|word| !word.is_empty());
+    words.map(|word| word.replace('·', " "))
+}
+
+/// Returns the number of lines about times for each name, in the form of the original, for `--status-every=3`.
+pub fn status_lines(log: &str) -> BTreeMap<String, usize> {
+    let line = regex::Regex::new(
+        r"(?m)^\d{4}/\d\d/\d\d \d\d:\d\d:\d\d \[(\S+)\]: finished 3 - 99th: \d+\.\d\dms - 95th: \d+\.\d\dms - avg: \d+\.\d\dms$",
+    );
+    let mut counts = BTreeMap::new();
+    for found in line.expect("a pattern").captures_iter(log) {
+        *counts.entry(found[1].to_owned()).or_insert(0) += 1;
+    }
+    counts
+}
+
+/// Runs a tool until its end, and expects this exit code, and the text in its output.
+#[track_caller]
+pub fn expect_exit(tool: &str, args: &str, code: i32, text: &str) {
+    let exit = run(&mut command(tool, args), TIMEOUT);
+    let output = exit.stdout.clone() + &exit.stderr;
+    assert!(
+        exit.code() == code && output.contains(text),
+        "{args}: {exit}"
+    );
+}
 
 /// A running tool. A drop kills the process, and prints the log if the test is failing.
 pub struct Tool {
@@ -25,10 +78,13 @@ pub struct Tool {
 }
 
 impl Tool {
-    /// Starts a program with these arguments and variables, and an open standard input.
-    pub fn start(program: &str, args: &[impl AsRef<OsStr>], variables: &[(&str, &str)]) -> Tool {
-        let mut command = Command::new(program);
-        command.args(args).envs(variables.iter().copied());
+    /// Starts a tool with these arguments, as [`command`] says, and an open standard input.
+    pub fn start(tool: &str, args: impl AsRef<str>) -> Tool {
+        Tool::quiet(&mut command(tool, args))
+    }
+
+    /// Starts a command with an open standard input.
+    pub fn quiet(command: &mut Command) -> Tool {
         Tool::of_command(command.stdin(Stdio::piped()).stdout(Stdio::null()))
     }
 

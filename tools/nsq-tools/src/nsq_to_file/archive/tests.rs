@@ -1,7 +1,6 @@
 mod sim_disk;
 
 use std::io::Read;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::Span;
@@ -9,20 +8,16 @@ use program::log::capture;
 
 use self::sim_disk::SimDisk;
 use super::*;
-use crate::nsq_to_file::compression::Compression;
 use crate::nsq_to_file::disk::OsDisk;
 use crate::nsq_to_file::tests::config;
 
-fn settings(change: impl FnOnce(&mut Settings)) -> Settings {
-    let args = "-output-dir=out -filename-format=<TOPIC><REV>.<DATETIME>.log -datetime-format=%H%M";
-    let mut settings = config(args).archive;
-    settings.batch_bytes_max = u64::MAX;
-    change(&mut settings);
-    let is_rotated = settings.rotate_size.is_some() || settings.rotate_interval.is_some();
-    let is_compressed = settings.compression != Compression::None;
-    settings.names.needs_revision = is_rotated || is_compressed || settings.moves_files();
-    settings.names.suffix = settings.compression.suffix();
-    settings
+/// Returns the settings of a command line. No batch is large: see [`World::of_large_batches`].
+fn settings(flags: &str) -> Settings {
+    let names = "-filename-format=<TOPIC><REV>.<DATETIME>.log -datetime-format=%H%M";
+    Settings {
+        batch_bytes_max: u64::MAX,
+        ..config(&format!("-output-dir=out {names} {flags}")).archive
+    }
 }
 
 /// An archive with its disk and its clock.
@@ -36,7 +31,17 @@ struct World {
 }
 
 impl World {
-    fn new(settings: Settings) -> World {
+    fn new(flags: &str) -> World {
+        World::on(SimDisk::default(), settings(flags))
+    }
+
+    /// Returns a world in which 8 bytes are many for a batch.
+    fn of_large_batches(flags: &str) -> World {
+        let batch_bytes_max = 8;
+        let settings = Settings {
+            batch_bytes_max,
+            ..settings(flags)
+        };
         World::on(SimDisk::default(), settings)
     }
 
@@ -114,7 +119,7 @@ impl World {
 
 #[test]
 fn messages_are_finished_at_the_sync_and_not_before() {
-    let mut world = World::new(settings(|_| {}));
+    let mut world = World::new("");
     assert_eq!(
         world.take(&["a"]),
         [0],
@@ -132,7 +137,7 @@ fn messages_are_finished_at_the_sync_and_not_before() {
 
 #[test]
 fn a_full_batch_and_a_starved_consumer_are_synced() {
-    let mut world = World::new(settings(|settings| settings.batch_max = 3));
+    let mut world = World::new("-max-in-flight=3");
     world.take(&["a"]);
     assert_eq!(world.take(&["b", "c"]), [0; 0]);
     assert_eq!(world.take(&["d", "e"]), [1, 2, 3]);
@@ -143,7 +148,7 @@ fn a_full_batch_and_a_starved_consumer_are_synced() {
 /// The disk waited for the writes, and the writes for the disk.
 #[test]
 fn a_batch_of_large_messages_is_synced_beside_the_next_messages() {
-    let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
+    let mut world = World::of_large_batches("");
     world.take(&["first"]);
     assert_eq!(world.take(&["1234567"]), [0; 0]);
     assert!(world.archive.writer.first_sync().is_some());
@@ -169,11 +174,7 @@ fn a_batch_of_large_messages_is_synced_beside_the_next_messages() {
 #[test]
 fn the_end_of_a_file_waits_for_the_running_sync() {
     for ends in [World::close, World::tick, World::rotate] {
-        let mut world = World::new(settings(|settings| {
-            settings.batch_bytes_max = 8;
-            settings.work_dir = PathBuf::from("work");
-            settings.rotate_interval = Some(Duration::from_secs(1));
-        }));
+        let mut world = World::of_large_batches("-work-dir=work -rotate-interval=1s");
         world.take(&["first", "1234567", "abc"]);
         world.wait(Duration::from_secs(2));
         let finished = ends(&mut world);
@@ -194,7 +195,7 @@ fn a_sync_that_fails_beside_other_messages_finishes_nothing() {
         |world| world.archive.writer.sync(),
     ];
     for end in ends {
-        let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
+        let mut world = World::of_large_batches("");
         world.take(&["first", "1234567", "abc"]);
         world.disk.fail_after(0);
         let error = end(&mut world).unwrap_err().to_string();
@@ -207,7 +208,7 @@ fn a_sync_that_fails_beside_other_messages_finishes_nothing() {
         );
     }
     // The next sync cannot begin then, and the second one cannot finish its messages.
-    let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
+    let mut world = World::of_large_batches("");
     world.take(&["first", "1234567", "7654321"]);
     world.disk.fail_after(1);
     let error = world.archive.take(&world.now, b"abcdefg", 3).unwrap_err();
@@ -223,7 +224,7 @@ fn a_sync_that_fails_beside_other_messages_finishes_nothing() {
 /// A write that fails does not take the messages of the running sync with it.
 #[test]
 fn the_running_sync_outlives_a_full_disk() {
-    let mut world = World::new(settings(|settings| settings.batch_bytes_max = 8));
+    let mut world = World::of_large_batches("");
     world.take(&["first", "1234567"]);
     world.disk.fail_after(0);
     let taken = world.archive.take(&world.now, b"abc", 2);
@@ -239,15 +240,8 @@ fn the_running_sync_outlives_a_full_disk() {
 
 #[test]
 fn a_file_that_somebody_removes_during_a_sync_returns_the_messages_that_came_meanwhile() {
-    for compression in [
-        Compression::None,
-        Compression::Gzip(6),
-        Compression::Zstd(3),
-    ] {
-        let mut world = World::new(settings(|settings| {
-            settings.batch_bytes_max = 8;
-            settings.compression = compression;
-        }));
+    for flag in ["", "-gzip", "-zstd"] {
+        let mut world = World::of_large_batches(flag);
         world.take(&["first", "1234567", "7654321"]);
         // This one is written only later.
         world.archive.take(&world.now, b"abc", 3).unwrap();
@@ -271,7 +265,7 @@ fn a_file_that_somebody_removes_during_a_sync_returns_the_messages_that_came_mea
 
 #[test]
 fn many_messages_are_one_write() {
-    let mut world = World::new(settings(|_| {}));
+    let mut world = World::new("");
     for message in 0..100 {
         world.archive.take(&world.now, b"body", message).unwrap();
     }
@@ -287,8 +281,8 @@ fn many_messages_are_one_write() {
 
 #[test]
 fn files_are_rotated_by_size_and_continued_by_the_next_run() {
-    let rotated = || settings(|settings| settings.rotate_size = Some(10));
-    let mut world = World::new(rotated());
+    let rotated = "-rotate-size=10";
+    let mut world = World::new(rotated);
     world.take(&["123456789", "1", "1234567", "12"]);
     world.close();
     let files = [
@@ -296,20 +290,18 @@ fn files_are_rotated_by_size_and_continued_by_the_next_run() {
         ("out/t-000001.0920.log", "1234567\n12\n"),
     ];
     world.expect_files(&files);
-    let mut world = World::on(world.disk.clone(), rotated());
+    let mut world = World::on(world.disk.clone(), settings(rotated));
     world.take(&["3"]);
     world.expect_files(&[files[0], files[1], ("out/t-000002.0920.log", "3\n")]);
     // The third file has room.
-    let mut world = World::on(world.disk.clone(), rotated());
+    let mut world = World::on(world.disk.clone(), settings(rotated));
     world.take(&["4"]);
     world.expect_files(&[files[0], files[1], ("out/t-000002.0920.log", "3\n4\n")]);
 }
 
 #[test]
 fn files_are_rotated_by_age_and_by_name() {
-    let mut world = World::new(settings(|settings| {
-        settings.rotate_interval = Some(Duration::from_secs(5));
-    }));
+    let mut world = World::new("-rotate-interval=5s");
     capture::start();
     world.take(&["a"]);
     world.wait(Duration::from_secs(5));
@@ -341,11 +333,8 @@ fn files_are_rotated_by_age_and_by_name() {
 #[test]
 fn an_idle_topic_has_empty_files_unless_they_are_skipped() {
     for skips in [false, true] {
-        let mut world = World::new(settings(|settings| {
-            settings.rotate_interval = Some(Duration::from_secs(1));
-            settings.work_dir = PathBuf::from("work");
-            settings.skips_empty_files = skips;
-        }));
+        let flags = format!("-rotate-interval=1s -work-dir=work -skip-empty-files={skips}");
+        let mut world = World::new(&flags);
         world.tick();
         world.wait(Duration::from_secs(2));
         world.take(&["a"]);
@@ -375,8 +364,8 @@ fn an_idle_topic_has_empty_files_unless_they_are_skipped() {
 
 #[test]
 fn a_compressed_file_without_messages_can_be_read() {
-    for compression in [Compression::Gzip(6), Compression::Zstd(3)] {
-        let mut world = World::new(settings(|settings| settings.compression = compression));
+    for flag in ["-gzip", "-zstd"] {
+        let mut world = World::new(flag);
         world.tick();
         world.close();
         let files = world.disk.files();
@@ -392,9 +381,7 @@ fn a_compressed_file_without_messages_can_be_read() {
 #[test]
 fn a_closed_file_is_forgotten() {
     // The original wrote to a closed file after SIGHUP with a separate work directory.
-    let mut world = World::new(settings(|settings| {
-        settings.work_dir = PathBuf::from("work")
-    }));
+    let mut world = World::new("-work-dir=work");
     world.take(&["a", "b"]);
     assert_eq!(world.close(), [1]);
     world.take(&["c"]);
@@ -413,7 +400,7 @@ fn a_closed_file_is_forgotten() {
 
 #[test]
 fn a_file_that_was_renamed_by_another_program_is_made_again() {
-    let mut world = World::new(settings(|_| {}));
+    let mut world = World::new("");
     world.take(&["a"]);
     world.close();
     world.disk.rename("out/t.0920.log", "out/old");
@@ -428,7 +415,7 @@ fn a_file_that_somebody_removes_returns_its_messages() {
         ("out", "out/t.0920.log"),
         ("work", "work/t-000000.0920.log"),
     ] {
-        let mut world = World::new(settings(|settings| settings.work_dir = PathBuf::from(work)));
+        let mut world = World::new(&format!("-work-dir={work}"));
         assert_eq!(world.take(&["a"]), [0]);
         world.take(&["b", "c"]);
         world.disk.remove(path);
@@ -456,9 +443,7 @@ fn a_file_that_somebody_removes_returns_its_messages() {
 #[test]
 fn a_file_that_somebody_moves_away_is_not_handed_over() {
     for is_late in [false, true] {
-        let mut world = World::new(settings(|settings| {
-            settings.work_dir = PathBuf::from("work")
-        }));
+        let mut world = World::new("-work-dir=work");
         assert_eq!(world.take(&["a"]), [0]);
         let path = "work/t-000000.0920.log";
         if is_late {
@@ -487,9 +472,7 @@ fn a_file_that_somebody_moves_away_is_not_handed_over() {
 /// A file of another program that has the name of the moved file stays where it is.
 #[test]
 fn a_file_in_the_place_of_a_moved_one_is_not_handed_over() {
-    let mut world = World::new(settings(|settings| {
-        settings.work_dir = PathBuf::from("work")
-    }));
+    let mut world = World::new("-work-dir=work");
     world.take(&["a"]);
     capture::start();
     world.disk.rename("work/t-000000.0920.log", "work/kept");
@@ -502,9 +485,7 @@ fn a_file_in_the_place_of_a_moved_one_is_not_handed_over() {
 /// Cleaners remove empty directories. The tool ended when a file was to move to such a directory.
 #[test]
 fn a_directory_that_somebody_has_removed_is_made_again() {
-    let mut world = World::new(settings(|settings| {
-        settings.work_dir = PathBuf::from("work");
-    }));
+    let mut world = World::new("-work-dir=work");
     world.take(&["a"]);
     world.disk.remove_directory("out");
     world.close();
@@ -513,9 +494,7 @@ fn a_directory_that_somebody_has_removed_is_made_again() {
 
 #[test]
 fn no_file_is_ever_replaced() {
-    let mut world = World::new(settings(|settings| {
-        settings.work_dir = PathBuf::from("work")
-    }));
+    let mut world = World::new("-work-dir=work");
     capture::start();
     world.disk.put("out/t-000000.0920.log", b"other\n");
     world.take(&["a"]);
@@ -550,10 +529,9 @@ fn no_file_is_ever_replaced() {
 
 #[test]
 fn a_compressed_file_is_never_continued() {
-    let gzip = || settings(|settings| settings.compression = Compression::Gzip(6));
-    let mut world = World::new(gzip());
+    let mut world = World::new("-gzip");
     world.take(&["a"]);
-    let mut next = World::on(world.disk.clone(), gzip());
+    let mut next = World::on(world.disk.clone(), settings("-gzip"));
     capture::start();
     next.take(&["b"]);
     assert_eq!(
@@ -570,12 +548,12 @@ fn a_compressed_file_is_never_continued() {
 
 #[test]
 fn a_line_that_was_cut_off_is_ended() {
-    let mut world = World::new(settings(|_| {}));
+    let mut world = World::new("");
     world.disk.put("out/t.0920.log", b"whole\nto");
     world.take(&["a"]);
     world.expect_files(&[("out/t.0920.log", "whole\nto\na\n")]);
     // The end of the line does not wait for a message.
-    let mut world = World::new(settings(|_| {}));
+    let mut world = World::new("");
     world.disk.put("out/t.0920.log", b"to");
     world.tick();
     world.close();
@@ -584,7 +562,7 @@ fn a_line_that_was_cut_off_is_ended() {
 
 #[test]
 fn a_full_disk_finishes_nothing() {
-    let mut world = World::new(settings(|_| {}));
+    let mut world = World::new("");
     world.take(&["a"]);
     world.disk.fail_after(0);
     let error = world.archive.take(&world.now, b"b", 1);
@@ -603,19 +581,8 @@ fn a_full_disk_finishes_nothing() {
 /// Each start on a full disk left one more torn file in `--output-dir`, and no reader came to its end without an error.
 #[test]
 fn a_failure_leaves_only_what_is_synced() {
-    for compression in [
-        Compression::None,
-        Compression::Gzip(6),
-        Compression::Zstd(3),
-    ] {
-        let new = |change: &dyn Fn(&mut Settings)| {
-            World::new(settings(|settings| {
-                settings.compression = compression;
-                settings.rotate_interval = Some(Duration::from_secs(3600));
-                settings.batch_bytes_max = 8;
-                change(settings);
-            }))
-        };
+    for (flag, suffix) in [("", ""), ("-gzip", ".gz"), ("-zstd", ".zst")] {
+        let new = || World::of_large_batches(&format!("-rotate-interval=1h {flag}"));
         let fail = |world: &mut World| {
             capture::start();
             world.disk.fail_after(0);
@@ -627,7 +594,7 @@ fn a_failure_leaves_only_what_is_synced() {
             world.archive.end_after_failure().unwrap();
             capture::stop().pop().unwrap_or_default()
         };
-        let mut world = new(&|_| {});
+        let mut world = new();
         world.take(&["first", "1234567"]);
         let log = fail(&mut world);
         let (path, bytes) = world.disk.files().pop_first().unwrap();
@@ -639,8 +606,8 @@ fn a_failure_leaves_only_what_is_synced() {
         assert_eq!(decode_whole(&path, &bytes), b"first\n1234567\n");
         assert_eq!(world.finished(), [1]);
         // Nothing of this file is synced.
-        let mut world = new(&|_| {});
-        let path = format!("out/t-000000.0920.log{}", compression.suffix());
+        let mut world = new();
+        let path = format!("out/t-000000.0920.log{suffix}");
         world.tick();
         let log = fail(&mut world);
         assert_eq!(
@@ -649,14 +616,14 @@ fn a_failure_leaves_only_what_is_synced() {
         );
         world.expect_files(&[]);
         // Somebody has moved this one.
-        let mut world = new(&|_| {});
+        let mut world = new();
         world.tick();
         world.disk.rename(&path, "out/kept");
         fail(&mut world);
         assert_eq!(world.disk.files().len(), 1);
         // This one may have other writers.
-        if compression == Compression::None {
-            let mut world = new(&|settings| settings.rotate_interval = None);
+        if flag.is_empty() {
+            let mut world = World::of_large_batches("");
             world.take(&["first"]);
             fail(&mut world);
             world.expect_files(&[("out/t.0920.log", "first\ntorn m")]);
@@ -690,22 +657,23 @@ fn decode(path: &str, bytes: &[u8]) -> Vec<u8> {
 /// Everything that was finished must be in the files.
 fn play(seed: u64) {
     let mut rng = fastrand::Rng::with_seed(seed);
-    let choices = settings(|settings| {
-        settings.compression = match rng.u8(0..3) {
-            0 => Compression::None,
-            1 => Compression::Gzip(1),
-            _ => Compression::Zstd(1),
-        };
-        settings.rotate_size = rng.bool().then(|| rng.u64(1..2000));
-        let seconds = rng.u64(1..100);
-        settings.rotate_interval = rng.bool().then(|| Duration::from_secs(seconds));
-        settings.skips_empty_files = rng.bool();
-        settings.batch_max = rng.usize(1..50);
-        settings.batch_bytes_max = rng.u64(1..4000);
+    let mut flags = format!(
+        "{} -skip-empty-files={} -max-in-flight={}",
+        ["", "-gzip -gzip-level=1", "-zstd -zstd-level=1"][rng.usize(0..3)],
+        rng.bool(),
+        rng.usize(1..50)
+    );
+    for flag in [
+        format!(" -rotate-size={}", rng.u64(1..2000)),
+        format!(" -rotate-interval={}s", rng.u64(1..100)),
+        " -work-dir=work".to_owned(),
+    ] {
         if rng.bool() {
-            settings.work_dir = PathBuf::from("work");
+            flags += &flag;
         }
-    });
+    }
+    let mut choices = settings(&flags);
+    choices.batch_bytes_max = rng.u64(1..4000);
     let disk = SimDisk::default();
     let mut finished = Vec::new();
     let (mut taken, mut moved) = (0, 0);
@@ -791,11 +759,10 @@ fn no_finished_message_is_lost() {
 fn two_processes_never_share_a_file_that_moves() {
     let directory = tempfile::tempdir().unwrap();
     let (work, out) = (directory.path().join("work"), directory.path().join("out"));
-    let settings = Arc::new(settings(|settings| {
-        settings.work_dir = work.clone();
-        settings.output_dir = out.clone();
-    }));
-    let now = World::new((*settings).clone()).now;
+    let (work_flag, out_flag) = (work.display(), out.display());
+    let flags = format!("-work-dir={work_flag} -output-dir={out_flag}");
+    let settings = Arc::new(settings(&flags));
+    let now = World::new("").now;
     let open = || Archive::new(OsDisk, Arc::clone(&settings), "t", "c").unwrap();
     let (mut first, mut second) = (open(), open());
     let text = |revision: u32| {
