@@ -641,7 +641,7 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
         all()
     });
     let server = format!("--auth-http-address=https://{address}/auth");
-    let authority = format!("--tls-root-ca-file={}", certificates.text("ca.pem"));
+    let authority = certificates.flag("tls-root-ca-file", "ca.pem");
     let policy = "--tls-client-auth-policy=require-verify";
     let flags = [&[&server, &authority, policy], &PATIENT[..]].concat();
     let broker = certificates.broker(2, &flags);
@@ -669,7 +669,7 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
 
     // A server whose authority is unknown gets no request.
     let others = Certificates::new();
-    let authority = format!("--tls-root-ca-file={}", others.text("ca.pem"));
+    let authority = others.flag("tls-root-ca-file", "ca.pem");
     let broker = Broker::start(1, &[&server, &authority]);
     let mut client = broker.client();
     client.send(&auth(b"the secret"));

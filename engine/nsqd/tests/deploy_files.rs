@@ -94,7 +94,7 @@ fn nsqlookupd_starts_as_its_manifest_says() {
     let args = set.args(&[("POD_NAME", "nsqlookupd-0"), ("POD_NAMESPACE", "shop")]);
     let config = Config::from_args(args.iter().map(Into::into)).expect("the flags are good");
     assert_eq!(config.broadcast_address, "nsqlookupd-0.nsqlookupd.shop.svc");
-    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &args);
+    let lookupd = Lookupd::local(&args);
     for probe in ["readinessProbe", "livenessProbe"] {
         let address = lookupd.server.http_address();
         http(address, "GET", set.probed(probe), b"").expect_status(200);

@@ -63,10 +63,8 @@ fn check(program: Option<Command>, prefix: &str) {
     let Some(mut program) = program else {
         return;
     };
-    let lookupds = [0; 2].map(|_| Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]));
-    let flags = lookupds
-        .each_ref()
-        .map(|lookupd| format!("--lookupd-tcp-address={}", lookupd.server.tcp_address()));
+    let lookupds = [0; 2].map(|_| Lookupd::local(&[]));
+    let flags = lookupds.each_ref().map(Lookupd::flag);
     let broadcast = "--broadcast-address=127.0.0.1";
     let first = Broker::start(1, &[&flags[0], &flags[1], broadcast]);
     let second = Broker::start(1, &[&flags[1], broadcast]);

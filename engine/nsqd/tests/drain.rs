@@ -28,8 +28,8 @@ fn wait_for_producers(lookupd: &Lookupd, topic: &str, count: usize) {
 }
 
 fn lookupd() -> (Lookupd, String) {
-    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
-    let flag = format!("--lookupd-tcp-address={}", lookupd.server.tcp_address());
+    let lookupd = Lookupd::local(&[]);
+    let flag = lookupd.flag();
     (lookupd, flag)
 }
 

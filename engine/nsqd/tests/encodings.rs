@@ -27,8 +27,7 @@ fn post(broker: &Broker, target: &str, encoding: &str, body: &[u8]) -> Response 
 
 /// Returns a consumer that may get many messages.
 fn consumer(broker: &Broker) -> Client {
-    let consumer = broker.consumer("t", "c", 1000);
-    consumer
+    broker.consumer("t", "c", 1000)
 }
 
 fn message_count(broker: &Broker) -> u64 {

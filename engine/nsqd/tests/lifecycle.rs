@@ -43,17 +43,9 @@ fn expect_depth(broker: &Broker, topic: &str, channel: &str, depth: u64) {
 
 /// Takes `count` messages and finishes them.
 fn take(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<Message> {
-    let mut consumer = broker.consumer(
-        topic,
-        channel,
-        u32::try_from(count.clamp(1, 500)).expect("small"),
-    );
-    let messages: Vec<Message> = (0..count)
-        .map(|_| {
-            let message = consumer.take();
-            message
-        })
-        .collect();
+    let ready = u32::try_from(count.clamp(1, 500)).expect("small");
+    let mut consumer = broker.consumer(topic, channel, ready);
+    let messages = (0..count).map(|_| consumer.take()).collect();
     // The broker answers the end of input with a close after it has carried out every FIN.
     consumer.close_write();
     while let Ok(Some(frame)) = consumer.try_frame() {

@@ -4,10 +4,6 @@ use crate::ringq_lookupd::Lookupd;
 use crate::support::{Broker, Certificates, PATIENT, TIMEOUT, http, wait_until};
 
 impl Lookupd {
-    fn flag(&self) -> String {
-        format!("--lookupd-tcp-address={}", self.server.tcp_address())
-    }
-
     /// Waits until `/lookup` shows these channels and as many producers as `ports`, each with one
     /// of these TCP ports.
     fn wait_for(&self, topic: &str, channels: &[&str], ports: &[u16]) {
@@ -36,7 +32,7 @@ impl Lookupd {
 
 #[test]
 fn a_broker_is_found_as_long_as_it_lives() {
-    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
+    let lookupd = Lookupd::local(&[]);
     let flag = lookupd.flag();
     let mut broker = Broker::start(2, &[&flag, "--broadcast-address=b1"]);
     let mut client = broker.client();
@@ -70,18 +66,13 @@ fn a_broker_is_found_as_long_as_it_lives() {
 #[test]
 fn a_broker_registers_over_tls() {
     let (certificates, others) = (Certificates::new(), Certificates::new());
-    let file = |flag: &str, of: &Certificates, name: &str| format!("--{flag}={}", of.text(name));
-    let lookupd = Lookupd::start(
-        "127.0.0.1:0",
-        "127.0.0.1:0",
-        &[
-            "--tls-tcp-address=127.0.0.1:0".to_owned(),
-            "--tls-client-auth-policy=require-verify".to_owned(),
-            file("tls-root-ca-file", &certificates, "ca.pem"),
-            file("tls-cert", &certificates, "server.pem"),
-            file("tls-key", &certificates, "server-key.pem"),
-        ],
-    );
+    let lookupd = Lookupd::local(&[
+        "--tls-tcp-address=127.0.0.1:0".to_owned(),
+        "--tls-client-auth-policy=require-verify".to_owned(),
+        certificates.flag("tls-root-ca-file", "ca.pem"),
+        certificates.flag("tls-cert", "server.pem"),
+        certificates.flag("tls-key", "server-key.pem"),
+    ]);
     let address = lookupd.server.tls_tcp_address().expect("it listens");
     let broker = |roots: &Certificates, own: &Certificates, topic: &str| {
         let broker = Broker::start(
@@ -89,9 +80,9 @@ fn a_broker_registers_over_tls() {
             &[
                 &format!("--lookupd-tcp-address={address}"),
                 "--https-address=",
-                &file("lookupd-tls-root-ca-file", roots, "ca.pem"),
-                &file("tls-cert", own, "client.pem"),
-                &file("tls-key", own, "client-key.pem"),
+                &roots.flag("lookupd-tls-root-ca-file", "ca.pem"),
+                &own.flag("tls-cert", "client.pem"),
+                &own.flag("tls-key", "client-key.pem"),
             ],
         );
         broker.admin(&format!("/topic/create?topic={topic}"));
@@ -114,25 +105,24 @@ fn a_broker_registers_over_tls() {
 #[test]
 fn a_broker_that_registers_over_tls_asks_over_https() {
     let certificates = Certificates::new();
-    let file = |flag: &str, name: &str| format!("--{flag}={}", certificates.text(name));
     let tls = [
         "--tls-tcp-address=127.0.0.1:0".to_owned(),
         "--tls-client-auth-policy=require-verify".to_owned(),
-        file("tls-root-ca-file", "ca.pem"),
-        file("tls-cert", "server.pem"),
-        file("tls-key", "server-key.pem"),
+        certificates.flag("tls-root-ca-file", "ca.pem"),
+        certificates.flag("tls-cert", "server.pem"),
+        certificates.flag("tls-key", "server-key.pem"),
     ];
     let both = [
         &tls[..3],
         &[
-            file("tls-cert", "ca.pem"),
-            file("tls-key", "ca-key.pem"),
+            certificates.flag("tls-cert", "ca.pem"),
+            certificates.flag("tls-key", "ca-key.pem"),
             "--https-address=127.0.0.1:0".to_owned(),
         ],
     ]
     .concat();
-    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &both);
-    let without_https = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &tls);
+    let lookupd = Lookupd::local(&both);
+    let without_https = Lookupd::local(&tls);
     for (lookupd, channel) in [(&lookupd, "safe"), (&without_https, "plain")] {
         let target = format!("/channel/create?topic=t&channel={channel}");
         // nsqlookupd makes the topic, too.
@@ -145,9 +135,9 @@ fn a_broker_that_registers_over_tls_asks_over_https() {
             &format!("--lookupd-tcp-address={}", address(&lookupd)),
             &format!("--lookupd-tcp-address={}", address(&without_https)),
             "--https-address=",
-            &file("lookupd-tls-root-ca-file", "ca.pem"),
-            &file("tls-cert", "client.pem"),
-            &file("tls-key", "client-key.pem"),
+            &certificates.flag("lookupd-tls-root-ca-file", "ca.pem"),
+            &certificates.flag("tls-cert", "client.pem"),
+            &certificates.flag("tls-key", "client-key.pem"),
             PATIENT[0],
             PATIENT[1],
         ],
@@ -186,7 +176,7 @@ fn a_broker_that_registers_over_tls_asks_over_https() {
 /// once.
 #[test]
 fn a_topic_that_is_made_again_has_no_tombstone() {
-    let lookupds = [0; 2].map(|_| Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]));
+    let lookupds = [0; 2].map(|_| Lookupd::local(&[]));
     let flags = lookupds.each_ref().map(Lookupd::flag);
     let broker = Broker::start(2, &[&flags[0], &flags[1], "--broadcast-address=b1"]);
     let port = broker.tcp_addr().port();
@@ -213,22 +203,17 @@ fn a_topic_that_is_made_again_has_no_tombstone() {
 #[test]
 fn a_broker_registers_at_a_name_over_tls() {
     let certificates = Certificates::new();
-    let file = |flag: &str, name: &str| format!("--{flag}={}", certificates.text(name));
-    let lookupd = Lookupd::start(
-        "127.0.0.1:0",
-        "127.0.0.1:0",
-        &[
-            "--tls-tcp-address=127.0.0.1:0".to_owned(),
-            file("tls-cert", "server.pem"),
-            file("tls-key", "server-key.pem"),
-        ],
-    );
+    let lookupd = Lookupd::local(&[
+        "--tls-tcp-address=127.0.0.1:0".to_owned(),
+        certificates.flag("tls-cert", "server.pem"),
+        certificates.flag("tls-key", "server-key.pem"),
+    ]);
     let address = lookupd.server.tls_tcp_address().expect("it listens");
     let broker = Broker::start(
         1,
         &[
             &format!("--lookupd-tcp-address=localhost:{}", address.port()),
-            &file("lookupd-tls-root-ca-file", "ca.pem"),
+            &certificates.flag("lookupd-tls-root-ca-file", "ca.pem"),
         ],
     );
     broker.admin("/topic/create?topic=t");

@@ -14,6 +14,11 @@ fn publish_and_finish(producer: &mut Client, consumer: &mut Client, names: &[Str
     }
 }
 
+/// Peeks what was published to the topic `t`. `rest` are further parameters, each behind an `&`.
+fn published(broker: &Broker, rest: &str) -> Value {
+    peek(broker, &format!("/topic/peek?topic=t&from=published{rest}"))
+}
+
 fn number(value: &Value) -> usize {
     let number = value.as_u64().expect("a number");
     usize::try_from(number).expect("a small number")
@@ -31,13 +36,12 @@ fn what_was_published_is_shown_although_consumers_keep_up() {
             .collect()
     };
     publish_and_finish(&mut producer, &mut consumer, &names("a", 5));
-    let is_finished =
-        || peek(&broker, "/topic/peek?topic=t&from=published")["messages"][0]["finished"] == true;
+    let is_finished = || published(&broker, "")["messages"][0]["finished"] == true;
     assert!(wait_until(TIMEOUT, is_finished));
     let waiting = peek(&broker, "/channel/peek?topic=t&channel=c&from=newest");
     assert!(bodies(&waiting).is_empty());
     let before = state(&broker);
-    let first = peek(&broker, "/topic/peek?topic=t&from=published&limit=4");
+    let first = published(&broker, "&limit=4");
     assert_eq!(bodies(&first), ["a4", "a3", "a2", "a1"]);
     assert_eq!(all(&first, "state"), ["published"; 4]);
     assert_eq!(all(&first, "finished"), [true; 4]);
@@ -50,10 +54,7 @@ fn what_was_published_is_shown_although_consumers_keep_up() {
         (&json!("limit"), None)
     );
     let next = first["next"].as_str().expect("there is more");
-    let rest = peek(
-        &broker,
-        &format!("/topic/peek?topic=t&from=published&cursor={next}"),
-    );
+    let rest = published(&broker, &format!("&cursor={next}"));
     assert_eq!(
         (bodies(&rest), &rest["ended_by"]),
         (vec!["a0"], &json!("end"))
@@ -91,10 +92,7 @@ fn what_was_published_is_shown_although_consumers_keep_up() {
         (50, &json!(0), &json!("end"))
     );
     // Messages that a filter has rejected were gone through.
-    let found = peek(
-        &broker,
-        &format!("/topic/peek?topic=t&from=published&since={newest}&contains=b17"),
-    );
+    let found = published(&broker, &format!("&since={newest}&contains=b17"));
     assert_eq!(
         (
             bodies(&found),
@@ -111,14 +109,11 @@ fn messages_since_an_id_of_a_deleted_topic_are_those_of_the_new_one() {
     let broker = broker_with_channel(&[]);
     let mut producer = broker.client();
     producer.publish("t", b"old");
-    let old = peek(&broker, "/topic/peek?topic=t&from=published");
+    let old = published(&broker, "");
     let newest = old["newest"].as_str().expect("an id").to_owned();
     broker.admin("/topic/delete?topic=t");
     producer.publish_many("t", &["new 0", "new 1", "new 2"]);
-    let answer = peek(
-        &broker,
-        &format!("/topic/peek?topic=t&from=published&since={newest}&limit=1"),
-    );
+    let answer = published(&broker, &format!("&since={newest}&limit=1"));
     assert_eq!(
         (bodies(&answer), &answer["unscanned_messages"]),
         (vec!["new 2"], &json!(2))
@@ -131,7 +126,7 @@ fn nobody_knows_how_many_messages_a_restart_has_hidden() {
     let mut broker = broker_with_channel(&[]);
     let mut producer = broker.client();
     producer.publish("t", b"seen");
-    let seen = peek(&broker, "/topic/peek?topic=t&from=published");
+    let seen = published(&broker, "");
     let since = |answer: &Value| {
         let newest = answer["newest"].as_str().expect("an id");
         format!("/topic/peek?topic=t&from=published&since={newest}")
@@ -156,15 +151,12 @@ fn nobody_knows_how_many_messages_a_deleted_topic_had() {
     let broker = broker_with_channel(&[]);
     let mut producer = broker.client();
     producer.publish("t", b"old");
-    let old = peek(&broker, "/topic/peek?topic=t&from=published");
+    let old = published(&broker, "");
     let newest = old["newest"].as_str().expect("an id").to_owned();
     for act in ["delete", "create"] {
         broker.admin(&format!("/topic/{act}?topic=t"));
     }
-    let answer = peek(
-        &broker,
-        &format!("/topic/peek?topic=t&from=published&since={newest}"),
-    );
+    let answer = published(&broker, &format!("&since={newest}"));
     assert_eq!(
         (bodies(&answer).len(), answer.get("unscanned_messages")),
         (0, None)
@@ -174,15 +166,12 @@ fn nobody_knows_how_many_messages_a_deleted_topic_had() {
 #[test]
 fn a_topic_without_messages_has_an_end_that_later_messages_are_behind() {
     let broker = broker_with_channel(&[]);
-    let answer = peek(&broker, "/topic/peek?topic=t&from=published");
+    let answer = published(&broker, "");
     let newest = answer["newest"].as_str().expect("an id").to_owned();
     assert_eq!(bodies(&answer), [""; 0]);
     let mut producer = broker.client();
     producer.publish_many("t", &["0", "1", "2"]);
-    let answer = peek(
-        &broker,
-        &format!("/topic/peek?topic=t&from=published&since={newest}&limit=2"),
-    );
+    let answer = published(&broker, &format!("&since={newest}&limit=2"));
     assert_eq!(
         (bodies(&answer), &answer["unscanned_messages"]),
         (vec!["2", "1"], &json!(1))
@@ -199,10 +188,7 @@ fn what_was_published_ends_where_memory_ends() {
     );
     let id = oldest["messages"][0]["id"].as_str().expect("an id");
     let before = cold_segments(&broker);
-    let answer = peek(
-        &broker,
-        &format!("/topic/peek?topic=t&from=published&since={id}&limit=100&max_body=4"),
-    );
+    let answer = published(&broker, &format!("&since={id}&limit=100&max_body=4"));
     let shown = bodies(&answer);
     let expected: Vec<String> = (0..90).rev().map(|number| format!("{number:04}")).collect();
     assert!(!shown.is_empty() && shown.len() < 89, "{}", shown.len());
@@ -221,7 +207,7 @@ fn a_tail_misses_nothing_that_consumers_take_at_once() {
     let broker = broker_with_channel(&[]);
     let mut producer = broker.client();
     let mut consumer = broker.consumer("t", "c", 100);
-    let start = peek(&broker, "/topic/peek?topic=t&from=published");
+    let start = published(&broker, "");
     let mut newest = start["newest"].as_str().expect("an id").to_owned();
     let (mut shown, mut unseen) = (Vec::new(), 0);
     let mut look = |limit: usize| {
@@ -256,7 +242,7 @@ fn a_tail_misses_nothing_that_consumers_take_at_once() {
     assert_eq!(unseen, LOOKS / 2 * 10);
     let newest = (LOOKS * BATCH - 1).to_string();
     let is_finished = || {
-        let answer = peek(&broker, "/topic/peek?topic=t&from=published&limit=100");
+        let answer = published(&broker, "&limit=100");
         let states = all(&answer, "finished");
         // Segments whose messages are finished may be gone.
         bodies(&answer).first() == Some(&newest.as_str()) && states.iter().all(|it| **it == true)

@@ -292,7 +292,7 @@ fn curl_and_python_use_the_sockets() {
     let script = "
 import socket, struct, sys
 s = socket.socket(socket.AF_UNIX)
-s.settimeout(20)
+s.settimeout(60)
 s.connect(sys.argv[1])
 def frame():
     size = struct.unpack('>i', s.recv(4, socket.MSG_WAITALL))[0]

@@ -301,7 +301,7 @@ fn client_certificates_are_judged_by_the_policy() {
     let ours = Certificates::new();
     let strangers = Certificates::new();
     let check = |policy: &str, nothing: bool, stranger: bool, own: bool| {
-        let ca = format!("--tls-root-ca-file={}", ours.text("ca.pem"));
+        let ca = ours.flag("tls-root-ca-file", "ca.pem");
         let policy_flag = format!("--tls-client-auth-policy={policy}");
         let broker = ours.broker(2, &[&ca, &policy_flag]);
         for (upgrade, is_accepted) in [

@@ -233,36 +233,22 @@ fn refused(args: &[&str]) -> String {
 
 #[test]
 fn values_are_checked_in_nsqds_order_and_words() {
-    let check = |arg: &str, why: &str| assert_eq!(refused(&[arg]), why, "{arg}");
-    check("--max-deflate-level=0", "--max-deflate-level must be [1,9]");
-    check(
-        "--max-deflate-level=10",
-        "--max-deflate-level must be [1,9]",
-    );
-    check("--node-id=1024", "--node-id must be [0,1024)");
-    check("--node-id=-1", "--node-id must be [0,1024)");
-    check(
-        "--output-buffer-timeout=0",
-        "--output-buffer-timeout must be greater than 0s",
-    );
-    check(
-        "--sync-timeout=-1s",
-        "--sync-timeout must be greater than 0s",
-    );
-    check(
-        "--mem-queue-size=-1",
-        "--mem-queue-size must not be negative",
-    );
-    check(
-        "--max-channel-consumers=-1",
-        "--max-channel-consumers must not be negative",
-    );
-    check(
-        "--broadcast-tcp-port=65536",
-        "--broadcast-tcp-port must be [0,65535]",
-    );
-    check("--shards=1025", "--shards must be [0,1024]");
-    check("--look=5s", "--look must be [0s,1ms]");
+    for (flag, value, why) in [
+        ("--max-deflate-level", "0", "must be [1,9]"),
+        ("--max-deflate-level", "10", "must be [1,9]"),
+        ("--node-id", "1024", "must be [0,1024)"),
+        ("--node-id", "-1", "must be [0,1024)"),
+        ("--output-buffer-timeout", "0", "must be greater than 0s"),
+        ("--sync-timeout", "-1s", "must be greater than 0s"),
+        ("--mem-queue-size", "-1", "must not be negative"),
+        ("--max-channel-consumers", "-1", "must not be negative"),
+        ("--broadcast-tcp-port", "65536", "must be [0,65535]"),
+        ("--shards", "1025", "must be [0,1024]"),
+        ("--look", "5s", "must be [0s,1ms]"),
+    ] {
+        let arg = format!("{flag}={value}");
+        assert_eq!(refused(&[&arg]), format!("{flag} {why}"));
+    }
     assert_eq!(
         refused(&["--shards=-1", "--node-id=-1", "--max-deflate-level=0"]),
         "--max-deflate-level must be [1,9]"
@@ -535,7 +521,37 @@ fn a_look_without_a_ring_is_named() {
     }
 }
 
-/// Values that nsqd takes, and with which somebody looks for the cause for a long time.
+/// Values that nsqd takes, and with which somebody looks for the cause for a long time. Behind each one stands the begin of
+/// what ringq says.
+const DOUBTFUL: &str = "
+--broadcast-address=
+    --broadcast-address is empty, so consumers
+--broadcast-address=$(POD_IP)
+    --broadcast-address=$(POD_IP): a variable was not replaced
+--broadcast-address=h:4150
+    --broadcast-address=h:4150: consumers take it for a host
+--broadcast-address=http://h
+    --broadcast-address=http://h: consumers take it for a host
+--auth-http-address=h
+    --auth-http-address=h: missing port in address: write <host>:<port>; without a port, 80 is asked
+--auth-http-address=a:1,b:2
+    --auth-http-address=a:1,b:2: write one <host>:<port> in each flag
+--auth-http-address=h:1/auth
+    --auth-http-address=h:1/auth: write one <host>:<port> in each flag
+--auth-http-address=http://${H}:1
+    --auth-http-address=http://${H}:1: a variable was not replaced
+--statsd-address=h
+    --statsd-address=h: missing port in address
+--lookupd-tcp-address=h
+    --lookupd-tcp-address=h: missing port in address: write <host>:<port>; consumers that ask
+--lookupd-tcp-address=a:1,b:2
+    --lookupd-tcp-address=a:1,b:2: write one <host>:<port> in each flag
+--max-body-size=10
+    --max-body-size is too small
+--max-rdy-count=-1
+    --max-rdy-count lets no RDY above 0 pass
+";
+
 #[test]
 fn doubtful_values_are_named() {
     let doubts = |flag: &str| {
@@ -557,59 +573,10 @@ fn doubtful_values_are_named() {
     ] {
         assert_eq!(doubts(good), "", "{good}");
     }
-    for (bad, expected) in [
-        (
-            "--broadcast-address=",
-            "--broadcast-address is empty, so consumers",
-        ),
-        (
-            "--broadcast-address=$(POD_IP)",
-            "--broadcast-address=$(POD_IP): a variable was not replaced",
-        ),
-        (
-            "--broadcast-address=h:4150",
-            "--broadcast-address=h:4150: consumers take it for a host",
-        ),
-        (
-            "--broadcast-address=http://h",
-            "--broadcast-address=http://h: consumers take it for a host",
-        ),
-        (
-            "--auth-http-address=h",
-            "--auth-http-address=h: missing port in address: write <host>:<port>; without a port, 80 is asked",
-        ),
-        (
-            "--auth-http-address=a:1,b:2",
-            "--auth-http-address=a:1,b:2: write one <host>:<port> in each flag",
-        ),
-        (
-            "--auth-http-address=h:1/auth",
-            "--auth-http-address=h:1/auth: write one <host>:<port> in each flag",
-        ),
-        (
-            "--auth-http-address=http://${H}:1",
-            "--auth-http-address=http://${H}:1: a variable was not replaced",
-        ),
-        (
-            "--statsd-address=h",
-            "--statsd-address=h: missing port in address",
-        ),
-        (
-            "--lookupd-tcp-address=h",
-            "--lookupd-tcp-address=h: missing port in address: write <host>:<port>; consumers that ask",
-        ),
-        (
-            "--lookupd-tcp-address=a:1,b:2",
-            "--lookupd-tcp-address=a:1,b:2: write one <host>:<port> in each flag",
-        ),
-        ("--max-body-size=10", "--max-body-size is too small"),
-        (
-            "--max-rdy-count=-1",
-            "--max-rdy-count lets no RDY above 0 pass",
-        ),
-    ] {
-        let found = doubts(bad);
-        assert!(found.starts_with(expected), "{bad}: {found}");
+    let lines: Vec<&str> = DOUBTFUL.trim().lines().map(str::trim).collect();
+    for case in lines.chunks(2) {
+        let found = doubts(case[0]);
+        assert!(found.starts_with(case[1]), "{}: {found}", case[0]);
     }
 }
 
@@ -671,47 +638,29 @@ fn flags_overrule_the_file_and_the_file_the_defaults() {
     assert!(line.ends_with(": is a directory"), "{line}");
 }
 
+/// Flags, the field of nsqd's options, and the key of a file if there is one.
+const FIELDS_AND_KEYS: &str = "
+tcp-address TCPAddress tcp_address
+tls-min-version TLSMinVersion tls_min_version
+tls-root-ca-file TLSRootCAFile tls_root_ca_file
+statsd-udp-packet-size StatsdUDPPacketSize statsd_udp_packet_size
+http-client-connect-timeout HTTPClientConnectTimeout http_client_connect_timeout
+e2e-processing-latency-window-time E2EProcessingLatencyWindowTime e2e_processing_latency_window_time
+enable-experiment Experiments enable_experiment
+snappy SnappyEnabled snappy
+auth-http-address AuthHTTPAddresses auth_http_addresses
+verbose Verbose
+worker-id WorkerId
+";
+
 #[test]
 fn fields_and_keys_are_named_as_nsqd_names_them() {
-    let check = |name: &str, field: &str, key: Option<&str>| {
-        assert_eq!(flag(name).field(), field);
-        assert_eq!(flag(name).key().as_deref(), key);
-    };
-    check("tcp-address", "TCPAddress", Some("tcp_address"));
-    check("tls-min-version", "TLSMinVersion", Some("tls_min_version"));
-    check(
-        "tls-root-ca-file",
-        "TLSRootCAFile",
-        Some("tls_root_ca_file"),
-    );
-    check(
-        "statsd-udp-packet-size",
-        "StatsdUDPPacketSize",
-        Some("statsd_udp_packet_size"),
-    );
-    check(
-        "http-client-connect-timeout",
-        "HTTPClientConnectTimeout",
-        Some("http_client_connect_timeout"),
-    );
-    check(
-        "e2e-processing-latency-window-time",
-        "E2EProcessingLatencyWindowTime",
-        Some("e2e_processing_latency_window_time"),
-    );
-    check(
-        "enable-experiment",
-        "Experiments",
-        Some("enable_experiment"),
-    );
-    check("snappy", "SnappyEnabled", Some("snappy"));
-    check(
-        "auth-http-address",
-        "AuthHTTPAddresses",
-        Some("auth_http_addresses"),
-    );
-    check("verbose", "Verbose", None);
-    check("worker-id", "WorkerId", None);
+    for line in FIELDS_AND_KEYS.trim().lines() {
+        let words: Vec<&str> = line.split(' ').collect();
+        let flag = flag(words[0]);
+        assert_eq!(flag.field(), words[1], "{line}");
+        assert_eq!(flag.key().as_deref(), words.get(2).copied(), "{line}");
+    }
     let options = good(&["--max-rdy-count=-3"]).options;
     assert_eq!(options.by_key("max_rdy_count"), Some(&Value::Integer(-3)));
     for name in [

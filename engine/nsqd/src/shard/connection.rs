@@ -186,7 +186,7 @@ pub(crate) fn flush_all(shard: &Rc<Shard>, ids: &[ClientId], staged: &mut Vec<Rc
 enum ReadOnce {
     /// The read left budget: the reader waits for more input, if any comes.
     Read,
-    /// `Some`, from a consumer that has enough messages in hand: it may be read this much later.
+    /// Like `Read`, from a consumer that has enough messages in hand: it may be read this much later.
     Gather(Duration),
     /// The read brought as much as one poll may read, or more than may be carried out at once.
     Full,
@@ -423,7 +423,7 @@ impl Connection {
                 shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, session, out));
             }
         }
-        Poll::Ready(ReadOnce::Some)
+        Poll::Ready(ReadOnce::Read)
     }
 
     /// Tells the peer in the clear that there is no TLS, behind TLS's own last word.

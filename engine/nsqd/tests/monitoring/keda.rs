@@ -111,10 +111,8 @@ fn depth_of_all(lookupds: &[&Lookupd], topic: &str, channel: &str) -> i64 {
 
 #[test]
 fn keda_scales_by_the_depth_of_all_brokers_that_nsqlookupds_name() {
-    let lookupds = [0; 2].map(|_| Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]));
-    let flags = lookupds
-        .each_ref()
-        .map(|lookupd| format!("--lookupd-tcp-address={}", lookupd.server.tcp_address()));
+    let lookupds = [0; 2].map(|_| Lookupd::local(&[]));
+    let flags = lookupds.each_ref().map(Lookupd::flag);
     let [first, second] = &lookupds;
     // Only the second nsqlookupd knows the other broker.
     let other = Broker::start(1, &[&flags[1], "--broadcast-address=127.0.0.1"]);

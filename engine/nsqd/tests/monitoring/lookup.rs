@@ -42,13 +42,9 @@ struct Channels {
 
 /// A scene whose broker is registered, also with the topics of its clients.
 fn registered_scene(lookupd: &Lookupd) -> Scene {
-    let scene = Scene::start(&[&lookupd_flag(lookupd), BROADCAST]);
+    let scene = Scene::start(&[&lookupd.flag(), BROADCAST]);
     wait_for_channel(lookupd, "returns", "refunds");
     scene
-}
-
-fn lookupd_flag(lookupd: &Lookupd) -> String {
-    format!("--lookupd-tcp-address={}", lookupd.server.tcp_address())
 }
 
 fn wait_for_channel(lookupd: &Lookupd, topic: &str, channel: &str) {
@@ -71,7 +67,7 @@ fn expect_broker(producer: &Producer, broker: &Broker) {
 
 #[test]
 fn nsqadmin_and_the_tools_find_topics_channels_and_brokers() {
-    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
+    let lookupd = Lookupd::local(&[]);
     let scene = registered_scene(&lookupd);
     let mut nsqadmin = Poller::connect_to(lookupd.server.http_address(), &ACCEPT_V1);
 
@@ -142,8 +138,8 @@ fn nsq_watch_goes_from_nodes_to_statistics() {
         depth: i64,
     }
     let old = "--old-http-endpoints".to_owned();
-    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", std::slice::from_ref(&old));
-    let broker = Broker::start(1, &[&lookupd_flag(&lookupd), BROADCAST, &old]);
+    let lookupd = Lookupd::local(std::slice::from_ref(&old));
+    let broker = Broker::start(1, &[&lookupd.flag(), BROADCAST, &old]);
     for channel in ["audit", "billing"] {
         let target = format!("/create_channel?topic=orders&channel={channel}");
         if channel == "audit" {

@@ -224,14 +224,8 @@ fn prometheus_reads_nsqlookupd() {
     let Some(python) = python() else {
         return;
     };
-    let lookupd = Lookupd::start("127.0.0.1:0", "127.0.0.1:0", &[]);
-    let broker = Broker::start(
-        1,
-        &[
-            &format!("--lookupd-tcp-address={}", lookupd.server.tcp_address()),
-            "--broadcast-address=node \"1\"",
-        ],
-    );
+    let lookupd = Lookupd::local(&[]);
+    let broker = Broker::start(1, &[&lookupd.flag(), "--broadcast-address=node \"1\""]);
     broker.create("orders", "c");
     let is_there = || {
         let answer = ask(lookupd.server.http_address(), "/metrics", &[]).text();

@@ -30,6 +30,11 @@ impl Certificates {
         self.path(name).display().to_string()
     }
 
+    /// Returns a flag whose value is the path of a file.
+    pub fn flag(&self, flag: &str, name: &str) -> String {
+        format!("--{flag}={}", self.text(name))
+    }
+
     /// Starts a broker with the certificate for 127.0.0.1 and HTTPS on a free port.
     pub fn broker(&self, shards: usize, further: &[&str]) -> Broker {
         let flags = self.flags(further);
@@ -40,8 +45,8 @@ impl Certificates {
     /// Returns the flags for the certificate and for HTTPS on a free port, and the further flags.
     pub fn flags(&self, further: &[&str]) -> Vec<String> {
         let mut flags = vec![
-            format!("--tls-cert={}", self.text("server.pem")),
-            format!("--tls-key={}", self.text("server-key.pem")),
+            self.flag("tls-cert", "server.pem"),
+            self.flag("tls-key", "server-key.pem"),
             "--https-address=127.0.0.1:0".to_owned(),
         ];
         flags.extend(further.iter().map(|flag| (*flag).to_owned()));

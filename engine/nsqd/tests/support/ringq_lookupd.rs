@@ -33,6 +33,16 @@ impl Lookupd {
         }
     }
 
+    /// Starts an nsqlookupd on free ports of this machine.
+    pub fn local(further: &[String]) -> Lookupd {
+        Lookupd::start("127.0.0.1:0", "127.0.0.1:0", further)
+    }
+
+    /// Returns the flag of an nsqd that registers here.
+    pub fn flag(&self) -> String {
+        format!("--lookupd-tcp-address={}", self.server.tcp_address())
+    }
+
     /// Ends the nsqlookupd as a kill does: all sockets are closed, and nothing else is done.
     pub fn kill(self) {
         drop(self.runtime);
