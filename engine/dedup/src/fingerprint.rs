@@ -37,8 +37,7 @@ impl Fingerprint {
 }
 
 /// Derives the seed of a topic from its name and the seed of the process.
-#[must_use]
-pub fn seed_of(topic: &str, process_seed: u64) -> u64 {
+pub(crate) fn seed_of(topic: &str, process_seed: u64) -> u64 {
     let mut state = process_seed;
     for byte in topic.bytes() {
         state = splitmix64(&mut state) ^ u64::from(byte);

@@ -8,6 +8,7 @@
 //! A message counts as stored only when its append has succeeded. A message that was refused, or has to wait for room,
 //! is fresh when it comes again.
 
+use crate::generations::clock_ms;
 use crate::keys::Keys;
 use crate::publication::{Fates, Publication};
 use crate::publisher_numbers::PublisherNumbers;
@@ -38,7 +39,10 @@ impl Gate {
     #[must_use]
     pub fn new(rules: &DedupRules, topic: TopicName<'_>, options: &LogOptions) -> Option<Gate> {
         let memory = match rules.of(topic.as_str())? {
-            DedupRule::Content(rule) => Memory::Keys(Keys::new(rule, topic, options.process_seed)),
+            DedupRule::Content(rule) => {
+                let now_ms = clock_ms(Duration::ZERO);
+                Memory::Keys(Keys::new(rule, topic, options.process_seed, now_ms))
+            }
             DedupRule::Publisher(rule) => {
                 Memory::Numbers(PublisherNumbers::new(rule, topic, options))
             }
@@ -156,9 +160,7 @@ impl Gate {
 
     /// Takes the keys of an earlier process.
     pub fn restore_keys(&mut self, restored: RestoredKeys) {
-        if let Memory::Keys(keys) = &mut self.memory {
-            keys.restore(restored);
-        }
+        self.memory = Memory::Keys(restored.into());
     }
 
     /// Takes the numbers of an earlier process: those of its last save, and the origins of the later messages. The save

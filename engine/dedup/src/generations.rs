@@ -11,7 +11,7 @@
 
 use crate::fingerprint::{Fingerprint, KeyHasher};
 use crate::generation::{Generation, InsertedSlot, Lost, Overwritten};
-use crate::plan::{GENERATIONS, Plan, Times};
+use crate::plan::{COVERING, GENERATIONS, Plan};
 use crate::stats::KeyStats;
 use diskq_log::{Seq, SeqRange};
 use std::collections::VecDeque;
@@ -36,15 +36,13 @@ pub(crate) fn clock_ms(mono: Duration) -> u64 {
 /// are the last ones of their generations.
 #[derive(Debug)]
 pub(crate) struct Generations {
-    plan: Plan,
+    pub(crate) plan: Plan,
     pub(crate) hasher: KeyHasher,
     newest: Generation,
     /// The newest of them is in front.
     older: VecDeque<Arc<Generation>>,
-    /// A table to be used again.
-    spare: Option<Generation>,
-    /// Tables that are to be freed.
-    unneeded: Vec<Vec<u128>>,
+    /// Tables of forgotten generations. The first one is to be used again, and the others are to be freed.
+    spare: Vec<Generation>,
     /// The entries of the publish that is under way, which can still be taken back.
     unconfirmed: Vec<PublishStep>,
     /// The number of [`PublishStep::Begin`] among them.
@@ -79,8 +77,7 @@ impl Generations {
             hasher,
             newest: Generation::without_table(Seq(0), now_ms),
             older: VecDeque::with_capacity(GENERATIONS),
-            spare: None,
-            unneeded: Vec::new(),
+            spare: Vec::new(),
             unconfirmed: Vec::new(),
             begun: 0,
             lost: Lost::default(),
@@ -95,8 +92,8 @@ impl Generations {
     #[inline]
     pub(crate) fn begin(&mut self, now_ms: u64, next: Seq) {
         debug_assert!(self.unconfirmed.is_empty(), "a publish is under way");
-        let times = self.plan.times;
-        let is_young = times.is_none_or(|it| now_ms < self.newest.began_ms + it.generation_ms);
+        let ends_at = |window_ms: u64| self.newest.began_ms + window_ms.div_ceil(COVERING);
+        let is_young = self.plan.window_ms.is_none_or(|it| now_ms < ends_at(it));
         let can_take = self.newest.has_table() && self.newest.can_take(next);
         if !is_young || self.is_full() || !can_take {
             self.begin_generation(now_ms, next);
@@ -145,24 +142,24 @@ impl Generations {
             }
             self.forget_oldest();
         }
-        if self.spare.is_none() {
+        if self.spare.is_empty() {
             let new = Generation::new(self.plan.slots, next, now_ms);
             if new.is_some() {
                 self.is_short = false;
                 return new;
             }
             self.count_refusal();
-            while self.spare.is_none() && self.older.len() > kept {
+            while self.spare.is_empty() && self.older.len() > kept {
                 self.forget_oldest();
             }
         }
-        let mut spare = self.spare.take()?;
+        let mut spare = self.spare.pop()?;
         spare.begin_anew(next, now_ms);
         Some(spare)
     }
 
     fn forget_expired(&mut self, now_ms: u64) {
-        let Some(Times { window_ms, .. }) = self.plan.times else {
+        let Some(window_ms) = self.plan.window_ms else {
             return;
         };
         while self
@@ -182,8 +179,7 @@ impl Generations {
     fn forget_oldest(&mut self) {
         let oldest = self.older.pop_back();
         if let Some(Ok(table)) = oldest.map(Arc::try_unwrap) {
-            let unneeded = self.spare.replace(table);
-            self.unneeded.extend(unneeded.map(Generation::into_table));
+            self.spare.push(table);
         }
         self.lost.forget_below(self.oldest().base());
     }
@@ -220,7 +216,8 @@ impl Generations {
     /// Takes the tables that are to be freed.
     #[inline]
     pub(crate) fn take_unneeded(&mut self) -> Vec<Vec<u128>> {
-        std::mem::take(&mut self.unneeded)
+        let unneeded = self.spare.split_off(self.spare.len().min(1));
+        unneeded.into_iter().map(Generation::into_table).collect()
     }
 
     /// Takes the generations apart. Returns their tables, except those that the keeper is writing to a file.
@@ -228,8 +225,7 @@ impl Generations {
         let older = self.older.into_iter().map(Arc::try_unwrap);
         let unshared = older.filter_map(Result::ok);
         let all = unshared.chain(self.spare).chain([self.newest]);
-        let tables = all.map(Generation::into_table);
-        tables.chain(self.unneeded).collect()
+        all.map(Generation::into_table).collect()
     }
 
     /// Returns the seq of the message with this key, if a generation has the key and the message is not lost.
@@ -306,8 +302,7 @@ impl Generations {
             unreachable!("the keeper gets no generation during a publish")
         };
         let empty = std::mem::replace(&mut self.newest, before);
-        let unneeded = self.spare.replace(empty);
-        self.unneeded.extend(unneeded.map(Generation::into_table));
+        self.spare.push(empty);
     }
 
     /// Returns true, once, if the system has begun to refuse memory.
@@ -341,17 +336,14 @@ impl Generations {
         now_ms.saturating_sub(self.oldest().began_ms)
     }
 
-    /// Returns the figures of the keys that are remembered.
-    pub(crate) fn stats(&self, now_ms: u64) -> KeyStats {
-        KeyStats {
-            key_count: self.count(),
-            key_count_max: self.plan.keys(),
-            memory_bytes: self.bytes(),
-            memory_bytes_max: self.plan.memory(),
-            memory_refused_count: self.refused,
-            reach_ms: self.reach_ms(now_ms),
-            ..KeyStats::default()
-        }
+    /// Fills in the figures of the keys that are remembered.
+    pub(crate) fn fill_stats(&self, now_ms: u64, stats: &mut KeyStats) {
+        stats.key_count = self.count();
+        stats.key_count_max = self.plan.keys();
+        stats.memory_bytes = self.bytes();
+        stats.memory_bytes_max = self.plan.memory();
+        stats.memory_refused_count = self.refused;
+        stats.reach_ms = self.reach_ms(now_ms);
     }
 
     /// The newest generation.

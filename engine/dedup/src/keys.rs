@@ -13,10 +13,9 @@
 //! next try would be answered with OK, and the message would be lost.
 
 use crate::content_key::ContentKey;
-use crate::fingerprint::{KeyHasher, seed_of};
+use crate::fingerprint::{Fingerprint, KeyHasher, seed_of};
 use crate::generations::{Generations, clock_ms};
 use crate::publication::{Fates, Publication};
-use crate::restored_keys::RestoredKeys;
 use crate::rules::ContentRule;
 use crate::saved_keys::KeysSnapshot;
 use crate::stats::KeyStats;
@@ -63,11 +62,16 @@ enum KeysSaveStep {
 
 impl Keys {
     /// Makes the keys of a topic, none yet. `process_seed` is a random number of this process.
-    pub(crate) fn new(rule: &ContentRule, topic: TopicName<'_>, process_seed: u64) -> Keys {
+    pub(crate) fn new(
+        rule: &ContentRule,
+        topic: TopicName<'_>,
+        process_seed: u64,
+        now_ms: u64,
+    ) -> Keys {
         let hasher = KeyHasher::seeded(seed_of(topic.as_str(), process_seed));
         Keys {
             key: rule.key().clone(),
-            generations: Generations::new(rule.plan(), hasher, clock_ms(Duration::ZERO)),
+            generations: Generations::new(rule.plan(), hasher, now_ms),
             counts: KeyStats::default(),
             is_ephemeral: topic.is_ephemeral(),
             step: KeysSaveStep::Idle,
@@ -107,6 +111,12 @@ impl Keys {
         Ok(())
     }
 
+    /// Returns the fingerprint of a message's key. `None`: the message has no key.
+    #[inline]
+    pub(crate) fn fingerprint(&self, body: &[u8]) -> Option<Fingerprint> {
+        self.key.fingerprint(&self.generations.hasher, body)
+    }
+
     /// Decides about one message, and inserts its key if the message is fresh. `stored_body` returns the body of an
     /// earlier message, if it is in memory.
     #[inline]
@@ -117,7 +127,7 @@ impl Keys {
         body: &[u8],
         stored_body: impl FnOnce(Seq) -> Option<&'b [u8]>,
     ) -> bool {
-        let Some(fingerprint) = self.key.fingerprint(&self.generations.hasher, body) else {
+        let Some(fingerprint) = self.fingerprint(body) else {
             fates.keyless += 1;
             return true;
         };
@@ -155,7 +165,7 @@ impl Keys {
         }
         let (mut count, mut bytes) = (0, 0);
         for body in publication.bodies.clone() {
-            let fingerprint = self.key.fingerprint(&self.generations.hasher, body);
+            let fingerprint = self.fingerprint(body);
             if fingerprint
                 .and_then(|it| self.generations.find(it))
                 .is_none()
@@ -195,16 +205,6 @@ impl Keys {
         }
     }
 
-    /// Takes the keys of an earlier process. Those that are in no file yet are saved, even if no new message comes: the
-    /// log may give up their messages.
-    pub(crate) fn restore(&mut self, restored: RestoredKeys) {
-        let unsaved_since = restored.unsaved_since();
-        self.generations = restored.generations;
-        if let Some(mono) = unsaved_since {
-            self.save_later(mono);
-        }
-    }
-
     /// Takes the keys apart at the deletion of their topic. Returns the tables that are to be freed.
     pub(crate) fn into_tables(self) -> Vec<Vec<u128>> {
         // The snapshot shares generations, so it goes first.
@@ -217,13 +217,9 @@ impl Keys {
     }
 
     pub(crate) fn stats(&self, now: Now) -> KeyStats {
-        KeyStats {
-            duplicate_count: self.counts.duplicate_count,
-            unverified_count: self.counts.unverified_count,
-            keyless_count: self.counts.keyless_count,
-            unremembered_count: self.counts.unremembered_count,
-            ..self.generations.stats(clock_ms(now.mono))
-        }
+        let mut stats = self.counts.clone();
+        self.generations.fill_stats(clock_ms(now.mono), &mut stats);
+        stats
     }
 
     pub(crate) fn take_news(&mut self) -> Option<&'static str> {
@@ -237,7 +233,7 @@ impl Keys {
     // --- the save
 
     /// Makes a snapshot due in some time, unless one is due.
-    fn save_later(&mut self, mono: Duration) {
+    pub(crate) fn save_later(&mut self, mono: Duration) {
         if self.due.is_none() && !self.is_last {
             let time = Duration::from_millis(self.generations.bytes() * 1000 / BYTES_PER_SECOND);
             self.due = Some(mono + INTERVAL_MIN + time);

@@ -29,13 +29,14 @@ mod stats;
 mod table;
 
 pub use content_key::ContentKey;
-pub use fingerprint::seed_of;
 pub use gate::Gate;
 pub use json_pointer::{JsonPointer, JsonPointerError};
 pub use plan::KeyWindow;
 pub use publication::{Fates, Publication};
 pub use restored_keys::RestoredKeys;
-pub use rules::{ContentRule, DedupRule, DedupRules, PublisherRule, RuleMemory};
+pub use rules::{
+    ContentRule, DedupRule, DedupRules, PublisherRule, RuleMemory, has_publishers, rule_memory,
+};
 pub use saved_keys::{SavedKeys, SavedKeysError};
 pub use stats::{KeyStats, NumberStats};
 pub use table::FreedTable;

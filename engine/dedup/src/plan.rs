@@ -5,6 +5,8 @@ use std::time::Duration;
 
 /// Generations of a topic.
 pub(crate) const GENERATIONS: usize = 8;
+/// Generations that cover the window, while the other one is being filled.
+pub(crate) const COVERING: u64 = GENERATIONS as u64 - 1;
 
 /// The least memory of a topic's keys. Each generation then has 64 slots.
 pub(crate) const MEMORY_MIN: u64 = (GENERATIONS * SLOT_BYTES * 64) as u64;
@@ -22,15 +24,6 @@ pub enum KeyWindow {
     Time(Duration),
 }
 
-/// The times of a window in time, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Times {
-    /// The time after which a generation ends.
-    pub(crate) generation_ms: u64,
-    /// The time after which the keys of a generation are forgotten.
-    pub(crate) window_ms: u64,
-}
-
 /// The sizes that follow from a window and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
@@ -38,8 +31,8 @@ pub(crate) struct Plan {
     pub(crate) slots: usize,
     /// Keys of a generation.
     pub(crate) keys: usize,
-    /// The times of a window in time. `None`: time does not count.
-    pub(crate) times: Option<Times>,
+    /// The time after which keys are forgotten, in milliseconds. `None`: time does not count.
+    pub(crate) window_ms: Option<u64>,
 }
 
 impl Plan {
@@ -49,52 +42,45 @@ impl Plan {
     /// The memory is too small for the window's count, or outside of [`MEMORY_MIN`] to [`MEMORY_MAX`]. The error is the
     /// number of bytes that would do.
     pub(crate) fn new(window: KeyWindow, memory: Option<u64>) -> Result<Plan, u64> {
-        let covering = GENERATIONS as u64 - 1;
         if let Some(memory) = memory
             && !(MEMORY_MIN..=MEMORY_MAX).contains(&memory)
         {
             return Err(memory.clamp(MEMORY_MIN, MEMORY_MAX));
         }
-        let slots_of = |memory: u64| memory as usize / GENERATIONS / SLOT_BYTES;
-        match window {
+        let plan = match window {
             KeyWindow::Count(count) => {
-                let keys = usize::try_from(count.div_ceil(covering))
-                    .unwrap_or(usize::MAX)
-                    .max(1);
-                let slots = slots_for(keys);
-                let needed = (slots as u64).saturating_mul((GENERATIONS * SLOT_BYTES) as u64);
-                if needed > memory.unwrap_or(MEMORY_MAX) {
-                    return Err(needed);
-                }
-                Ok(Plan {
-                    slots,
+                let keys = usize::try_from(count.div_ceil(COVERING)).unwrap_or(usize::MAX);
+                let keys = keys.max(1);
+                Plan {
+                    slots: slots_for(keys),
                     keys,
-                    times: None,
-                })
+                    window_ms: None,
+                }
             }
             KeyWindow::Time(time) => {
-                let slots = slots_of(memory.unwrap_or(MEMORY_DEFAULT));
-                let ms = (time.as_millis() as u64).max(1);
-                Ok(Plan {
+                let slots = memory.unwrap_or(MEMORY_DEFAULT) as usize / GENERATIONS / SLOT_BYTES;
+                Plan {
                     slots,
                     keys: keys_max(slots),
-                    times: Some(Times {
-                        generation_ms: ms.div_ceil(covering),
-                        window_ms: ms,
-                    }),
-                })
+                    window_ms: Some((time.as_millis() as u64).max(1)),
+                }
             }
+        };
+        let needed = plan.memory();
+        if needed > memory.unwrap_or(MEMORY_MAX) {
+            return Err(needed);
         }
+        Ok(plan)
     }
 
     /// Bytes of all tables.
     pub(crate) fn memory(&self) -> u64 {
-        (self.slots * SLOT_BYTES * GENERATIONS) as u64
+        (self.slots as u64).saturating_mul((GENERATIONS * SLOT_BYTES) as u64)
     }
 
     /// The keys that are remembered at least, before the oldest ones must be forgotten.
     pub(crate) fn keys_covered(&self) -> u64 {
-        (self.keys * (GENERATIONS - 1)) as u64
+        self.keys as u64 * COVERING
     }
 
     /// The most keys that are remembered.

@@ -12,7 +12,7 @@
 //! ```
 
 use crate::publication::{Fates, Publication};
-use crate::publishers::{Publishers, TableEncoder};
+use crate::publishers::{Known, Publishers, TableEncoder};
 use crate::rules::PublisherRule;
 use crate::stats::NumberStats;
 use crate::table::FreedTable;
@@ -92,8 +92,9 @@ impl PublisherNumbers {
         if let Some((origin, found)) = known {
             for (place, body) in (0..).zip(publication.bodies.clone()) {
                 let number = origin.offset(place).number;
-                fates.unchecked += u64::from(found.has_forgotten(number));
-                fates.add(place, body, !found.has_stored(number));
+                let known = found.knows(number);
+                fates.unchecked += u64::from(known == Known::Forgotten);
+                fates.add(place, body, known != Known::Stored);
             }
         } else {
             (fates.count, fates.bytes) = (publication.count, publication.body_bytes);

@@ -34,7 +34,8 @@ mod numbers;
 use crate::table::FreedTable;
 use diskq_log::plant;
 use index::Index;
-use numbers::{Known, Numbers, clear, dirty_words, find_dirty};
+pub(crate) use numbers::Known;
+use numbers::{Numbers, clear, dirty_words, find_dirty};
 use std::time::Duration;
 use wire::origin::{NUMBER_MAX, Origin};
 
@@ -348,22 +349,16 @@ impl Publishers {
             return false;
         };
         saved.sort_unstable_by_key(|saved| saved.used);
-        for Saved {
-            publisher,
-            numbers,
-            words,
-            ..
-        } in saved
-        {
+        for saved in saved {
             // Makes the publisher the newest one, whatever its numbers are.
             self.insert(Origin {
-                publisher,
+                publisher: saved.publisher,
                 number: 0,
             });
             let place = self.newest as usize;
             let bits = &mut self.bits[place * self.words * 2..][..self.words];
             bits.fill(0);
-            self.entries[place].numbers = numbers.with_window(&words, bits);
+            self.entries[place].numbers = saved.numbers.with_window(&saved.words, bits);
             let dirty_words = dirty_words(self.words);
             find_dirty(bits, &mut self.dirty[place * dirty_words..][..dirty_words]);
         }
@@ -402,20 +397,15 @@ pub(crate) struct Found<'a> {
 }
 
 impl Found<'_> {
-    /// Returns whether a message with this number was stored.
+    /// Returns what is known of a number.
     #[inline]
-    pub(crate) fn has_stored(&self, number: u64) -> bool {
-        self.numbers.find(self.bits, number) == Known::Stored
-    }
-
-    /// Returns whether nothing is known of this number, because it lies below all that is remembered.
-    #[inline]
-    pub(crate) fn has_forgotten(&self, number: u64) -> bool {
-        self.numbers.find(self.bits, number) == Known::Forgotten
+    pub(crate) fn knows(&self, number: u64) -> Known {
+        self.numbers.find(self.bits, number)
     }
 }
 
-struct Saved {
+/// A publisher of a saved table.
+struct SavedPublisher {
     publisher: u64,
     used: u64,
     numbers: Numbers,
@@ -423,7 +413,7 @@ struct Saved {
 }
 
 /// Returns the publishers of a saved table. `None`: no program of ours can have written these bytes.
-fn decode(body: &[u8]) -> Option<Vec<Saved>> {
+fn decode(body: &[u8]) -> Option<Vec<SavedPublisher>> {
     let (head, rest) = body.split_first_chunk::<HEAD_BYTES>()?;
     let [TAG, window @ ..] = *head else {
         return None;
@@ -440,7 +430,7 @@ fn decode(body: &[u8]) -> Option<Vec<Saved>> {
     for entry in entries {
         let (fields, _) = entry.as_chunks::<8>();
         let mut fields = fields.iter().copied().map(u64::from_le_bytes);
-        let saved = Saved {
+        let saved = SavedPublisher {
             publisher: fields.next()?,
             used: fields.next()?,
             numbers: Numbers {

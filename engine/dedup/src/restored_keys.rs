@@ -1,14 +1,14 @@
 //! [`RestoredKeys`]: reads the keys of a topic at the start, from the saved file and the newest messages of the log.
 
 use crate::content_key::ContentKey;
-use crate::fingerprint::KeyHasher;
 use crate::generation::Lost;
 use crate::generations::{Generations, clock_ms};
-use crate::rules::ContentRule;
+use crate::keys::Keys;
+use crate::rules::{DedupRule, DedupRules};
 use crate::saved_keys::SavedKeys;
 use diskq_log::range::within;
 use diskq_log::{NewestMessages, Now, Seq, SeqRange, plant};
-use std::time::Duration;
+use wire::name::TopicName;
 
 /// The most bytes of segments that a start reads for the keys of a topic: 256 MiB, which take about a second.
 const READ_BYTES_MAX: u64 = 256 << 20;
@@ -16,51 +16,58 @@ const READ_BYTES_MAX: u64 = 256 << 20;
 /// The keys of a topic while the process starts: those of the saved state, and those of the later messages in the log.
 #[derive(Debug)]
 pub struct RestoredKeys {
-    rule: ContentRule,
+    keys: Keys,
     now: Now,
+    /// The seq from which messages may have keys that the saved state does not have.
     from: Seq,
     /// True if there are keys that the saved state does not have, or if it has keys of lost messages.
     has_unsaved: bool,
-    pub(crate) generations: Generations,
 }
 
 impl RestoredKeys {
-    /// Starts from the saved state. Starts empty if there is none, or if another rule has saved it. `seed` is a random
-    /// number of this process and topic.
+    /// Begins without a key. `None`: the topic does not keep keys over a restart. `process_seed` is a random number of this
+    /// process.
     #[must_use]
     pub fn new(
-        rule: &ContentRule,
+        rules: &DedupRules,
+        topic: TopicName<'_>,
         now: Now,
-        saved: Option<&SavedKeys<'_>>,
-        seed: u64,
-    ) -> RestoredKeys {
-        let saved = saved.filter(|saved| is_of(rule.key(), saved));
-        let plan = rule.plan();
-        let new = || Generations::new(plan, KeyHasher::seeded(seed), clock_ms(now.mono));
-        RestoredKeys {
-            rule: rule.clone(),
-            now,
-            from: saved.map_or(Seq(0), SavedKeys::boundary),
-            has_unsaved: false,
-            generations: saved.map_or_else(new, |saved| saved.restore(now, plan)),
+        process_seed: u64,
+    ) -> Option<RestoredKeys> {
+        match rules.of(topic.as_str())? {
+            DedupRule::Content(rule) if !topic.is_ephemeral() => Some(RestoredKeys {
+                keys: Keys::new(rule, topic, process_seed, clock_ms(now.mono)),
+                now,
+                from: Seq(0),
+                has_unsaved: false,
+            }),
+            _ => None,
         }
     }
 
-    /// Returns the key that the rule has now, if the saved state is of another one. Then its keys are not used.
-    #[must_use]
-    pub fn replaces(&self, saved: &SavedKeys<'_>) -> Option<&ContentKey> {
-        let key = self.rule.key();
-        (!is_of(key, saved)).then_some(key)
-    }
-
-    /// Returns the time of the start, if the saved state does not have the same keys.
-    pub(crate) fn unsaved_since(&self) -> Option<Duration> {
-        self.has_unsaved.then_some(self.now.mono)
+    /// Takes the saved state.
+    ///
+    /// # Errors
+    /// Another rule has saved the state, so its keys are not used. The error is the key that the rule has now.
+    pub fn load(&mut self, saved: &SavedKeys<'_>) -> Result<(), &ContentKey> {
+        if saved.rule() != self.keys.key.to_string() {
+            return Err(&self.keys.key);
+        }
+        self.keys.generations = saved.restore(self.now, self.keys.generations.plan);
+        self.from = saved.boundary();
+        Ok(())
     }
 }
 
-fn is_of(key: &ContentKey, saved: &SavedKeys<'_>) -> bool {
-    saved.rule() == key.to_string()
+impl From<RestoredKeys> for Keys {
+    /// Keys that are in no file yet are saved, even if no new message comes: the log may give up their messages.
+    fn from(restored: RestoredKeys) -> Keys {
+        let mut keys = restored.keys;
+        if restored.has_unsaved {
+            keys.save_later(restored.now.mono);
+        }
+        keys
+    }
 }
 
 impl NewestMessages for RestoredKeys {
@@ -75,7 +82,7 @@ impl NewestMessages for RestoredKeys {
             }
             messages += count;
             from = *base;
-            let excess = messages.saturating_sub(self.rule.plan().keys());
+            let excess = messages.saturating_sub(self.keys.generations.plan.keys());
             if excess > 0 {
                 from = base.offset(excess.min(*count));
                 break;
@@ -86,31 +93,30 @@ impl NewestMessages for RestoredKeys {
     }
 
     fn begin(&mut self, next: Seq, lost: &[SeqRange]) {
+        let generations = &mut self.keys.generations;
         if self.from > next {
             // The log does not know the newest messages of the state: a power failure took its files, and the clock was
             // set back. It gives their seqs to other messages.
-            let hasher = self.generations.hasher;
-            self.generations = Generations::new(self.rule.plan(), hasher, clock_ms(self.now.mono));
+            let (plan, hasher) = (generations.plan, generations.hasher);
+            *generations = Generations::new(plan, hasher, clock_ms(self.now.mono));
             self.from = Seq(0);
         }
         // The messages that the state does not cover are taken from the log, so they are there.
         let covered = SeqRange::new(Seq(0), self.from);
         let lost = Lost::from_sorted(within(covered, lost));
-        if self.generations.names_any(&lost) {
-            self.generations.set_lost(lost);
+        if generations.names_any(&lost) {
+            generations.set_lost(lost);
             self.has_unsaved = true;
         }
     }
 
     fn add(&mut self, seq: Seq, published_ns: u64, body: &[u8]) {
-        let hasher = self.generations.hasher;
-        let Some(fingerprint) = self.rule.key().fingerprint(&hasher, body) else {
-            return;
-        };
-        let age_ms = self.now.wall_ns.saturating_sub(published_ns) / 1_000_000;
-        let at_ms = clock_ms(self.now.mono).saturating_sub(age_ms);
-        self.generations.restore_key(at_ms, fingerprint, seq);
-        self.has_unsaved = true;
+        if let Some(fingerprint) = self.keys.fingerprint(body) {
+            let age_ms = self.now.wall_ns.saturating_sub(published_ns) / 1_000_000;
+            let at_ms = clock_ms(self.now.mono).saturating_sub(age_ms);
+            self.keys.generations.restore_key(at_ms, fingerprint, seq);
+            self.has_unsaved = true;
+        }
     }
 }
 
@@ -118,20 +124,30 @@ impl NewestMessages for RestoredKeys {
 mod tests {
     use super::*;
     use crate::plan::KeyWindow;
+    use crate::rules::ContentRule;
+    use std::time::Duration;
 
-    fn restored(window: u64) -> RestoredKeys {
-        let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(window), None);
+    fn restored() -> RestoredKeys {
+        let rule = ContentRule::new(ContentKey::Body, KeyWindow::Count(700), None);
+        let mut rules = DedupRules::default();
+        rules.add("*", DedupRule::Content(rule.expect("small")));
         let now = Now {
             mono: Duration::ZERO,
             wall_ns: 5_000_000_000,
         };
-        RestoredKeys::new(&rule.expect("small"), now, None, 1)
+        let topic = TopicName::new(b"t").expect("a name");
+        RestoredKeys::new(&rules, topic, now, 1).expect("there is a rule")
+    }
+
+    fn find(restored: &RestoredKeys, body: &[u8]) -> Option<Seq> {
+        let fingerprint = restored.keys.fingerprint(body)?;
+        restored.keys.generations.find(fingerprint)
     }
 
     #[test]
     fn a_start_reads_the_newest_messages() {
-        let keys = restored(700);
-        let most = keys.rule.plan().keys();
+        let keys = restored();
+        let most = keys.keys.generations.plan.keys();
         assert_eq!(most, 800);
         assert_eq!(keys.from(&[]), Seq(u64::MAX));
         assert_eq!(keys.from(&[(Seq(10), 5, 99), (Seq(15), 5, 99)]), Seq(10));
@@ -149,31 +165,22 @@ mod tests {
     #[test]
     fn keys_above_the_next_message_are_forgotten() {
         for (next, is_known) in [(9, true), (8, true), (7, false)] {
-            let mut keys = restored(700);
+            let mut keys = restored();
             keys.add(Seq(7), 4_000_000_000, b"a");
             keys.from = Seq(8);
             keys.begin(Seq(next), &[]);
-            let found = keys.rule.key().fingerprint(&keys.generations.hasher, b"a");
-            let found = found.and_then(|it| keys.generations.find(it));
-            assert_eq!(found.is_some(), is_known, "{next}");
+            assert_eq!(find(&keys, b"a").is_some(), is_known, "{next}");
             assert_eq!(keys.from, Seq(if is_known { 8 } else { 0 }));
         }
     }
 
     #[test]
     fn messages_of_the_log_are_remembered() {
-        let mut keys = restored(700);
+        let mut keys = restored();
         keys.add(Seq(7), 4_000_000_000, b"a");
         // The clock was set back.
         keys.add(Seq(8), 9_000_000_000, b"b");
-        let find = |body: &[u8]| {
-            let hasher = keys.generations.hasher;
-            let fingerprint = keys.rule.key().fingerprint(&hasher, body)?;
-            keys.generations.find(fingerprint)
-        };
-        assert_eq!(
-            (find(b"a"), find(b"b"), find(b"c")),
-            (Some(Seq(7)), Some(Seq(8)), None)
-        );
+        let found = [&b"a"[..], b"b", b"c"].map(|body| find(&keys, body));
+        assert_eq!(found, [Some(Seq(7)), Some(Seq(8)), None]);
     }
 }

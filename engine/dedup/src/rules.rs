@@ -5,7 +5,7 @@ use crate::plan::{KeyWindow, MEMORY_MAX, Plan};
 use crate::publishers::places_max;
 use std::time::Duration;
 use wire::go_value::duration_text;
-use wire::topic_rules::{RuleOrderError, TopicRules};
+use wire::topic_rules::TopicRules;
 
 /// The rule of a topic that recognises a message by its publisher and the number that the publisher gave the message.
 /// See [`wire::origin`].
@@ -117,59 +117,39 @@ pub struct RuleMemory<'r> {
     pub topics: u64,
 }
 
-/// The rules for topics whose names match patterns. The first pattern that matches counts. A topic that matches none
-/// stores every message.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct DedupRules {
-    rules: TopicRules<DedupRule>,
+/// The rules for topics whose names match patterns. A topic that matches none stores every message.
+pub type DedupRules = TopicRules<DedupRule>;
+
+/// Returns the memory of the topics of each rule, in the order of the rules.
+#[must_use]
+pub fn rule_memory<'r, 't>(
+    rules: &'r DedupRules,
+    topics: impl Iterator<Item = &'t str>,
+) -> Vec<RuleMemory<'r>> {
+    let memory = rules.iter().map(|(pattern, rule)| {
+        let (remembered, topic_bytes) = match rule {
+            DedupRule::Publisher(rule) => (rule.remembered(), rule.memory_bytes),
+            DedupRule::Content(rule) => (rule.remembered(), rule.plan().memory()),
+        };
+        RuleMemory {
+            pattern,
+            remembered,
+            topic_bytes,
+            topics: 0,
+        }
+    });
+    let mut memory: Vec<RuleMemory<'_>> = memory.collect();
+    for place in topics.filter_map(|topic| rules.place(topic)) {
+        memory[place].topics += 1;
+    }
+    memory
 }
 
-impl DedupRules {
-    /// Adds a rule. In `pattern`, each `*` stands for any characters, or none. All other characters stand for
-    /// themselves.
-    pub fn add(&mut self, pattern: &str, rule: DedupRule) {
-        self.rules.add(pattern, rule);
-    }
-
-    /// Checks that each rule can count.
-    ///
-    /// # Errors
-    /// An earlier pattern matches all topics of a rule.
-    pub fn check_order(&self) -> Result<(), RuleOrderError> {
-        self.rules.check_order()
-    }
-
-    /// Returns the rule of a topic. `None`: the topic stores every message.
-    pub fn of(&self, topic: &str) -> Option<&DedupRule> {
-        self.rules.of(topic)
-    }
-
-    /// Returns the memory of the topics of each rule, in the order of the rules.
-    pub fn memory<'t>(&self, topics: impl Iterator<Item = &'t str>) -> Vec<RuleMemory<'_>> {
-        let memory = self.rules.iter().map(|(pattern, rule)| {
-            let (remembered, topic_bytes) = match rule {
-                DedupRule::Publisher(rule) => (rule.remembered(), rule.memory_bytes),
-                DedupRule::Content(rule) => (rule.remembered(), rule.plan().memory()),
-            };
-            RuleMemory {
-                pattern,
-                remembered,
-                topic_bytes,
-                topics: 0,
-            }
-        });
-        let mut memory: Vec<RuleMemory<'_>> = memory.collect();
-        for place in topics.filter_map(|topic| self.rules.place(topic)) {
-            memory[place].topics += 1;
-        }
-        memory
-    }
-
-    /// Returns whether some topic may recognise messages by their publishers.
-    pub fn has_publishers(&self) -> bool {
-        let mut rules = self.rules.iter();
-        rules.any(|(_, rule)| matches!(rule, DedupRule::Publisher(_)))
-    }
+/// Returns whether some topic may recognise messages by their publishers.
+#[must_use]
+pub fn has_publishers(rules: &DedupRules) -> bool {
+    let mut rules = rules.iter();
+    rules.any(|(_, rule)| matches!(rule, DedupRule::Publisher(_)))
 }
 
 #[cfg(test)]
@@ -193,10 +173,10 @@ mod tests {
         let content = bodies(ContentRule::WINDOW_DEFAULT);
         let mut rules = DedupRules::default();
         rules.add("orders.eu", content.clone());
-        assert!(!rules.has_publishers());
+        assert!(!has_publishers(&rules));
         rules.add("orders.*", numbers(64));
         rules.add("orders*", numbers(128));
-        assert!(rules.has_publishers());
+        assert!(has_publishers(&rules));
         assert_eq!(rules.of("orders.eu"), Some(&content));
         assert_eq!(rules.of("orders.us"), Some(&numbers(64)));
         assert_eq!(rules.of("orders"), Some(&numbers(128)));
@@ -210,7 +190,7 @@ mod tests {
         rules.add("orders.*", bodies(KeyWindow::Count(1_000_000)));
         rules.add("none", bodies(ContentRule::WINDOW_DEFAULT));
         let topics = ["orders.eu", "orders.us", "orders.de", "clicks"].into_iter();
-        let memory = rules.memory(topics);
+        let memory = rule_memory(&rules, topics);
         let remembered: Vec<&str> = memory.iter().map(|it| &*it.remembered).collect();
         assert_eq!(
             remembered,

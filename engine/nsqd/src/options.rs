@@ -2,7 +2,9 @@
 
 use crate::config::{Config, Rules, TlsRequired};
 use diskq::LogOptions;
-use engine_rules::{BrokerOptions, GraceOptions, LatencyOptions, ShardId, TopicOptions, Topology};
+use engine_rules::{
+    BrokerOptions, GraceOptions, LatencyOptions, ShardId, TopicOptions, Topology, has_publishers,
+};
 use program::version::NSQ_VERSION;
 use wire::identify::ServerSettings;
 use wire::limits::Limits;
@@ -56,7 +58,7 @@ pub(crate) fn broker_options(
             deflate_available: config.deflate,
             tls_required: config.tls_required != TlsRequired::No,
             auth_required: !config.auth_http_addresses.is_empty(),
-            takes_numbers: rules.dedup.has_publishers(),
+            takes_numbers: has_publishers(&rules.dedup),
             topology_region: config.topology_region.clone(),
             topology_zone: config.topology_zone.clone(),
         },

@@ -127,22 +127,21 @@ fn restored_keys(
     recovered: &Recovered,
 ) -> Option<RestoredKeys> {
     let name = topic.as_str();
-    let file = broker.has_keys(topic).then(|| saved_file(path, name))?;
-    let saved = file.as_deref().and_then(|bytes| {
-        let saved = SavedKeys::decode(bytes);
-        let refused = saved.as_ref().err();
-        refused.inspect(|why| set_keys_aside(path, name, &why.to_string()));
-        saved.ok()
-    });
-    let mut keys = broker.begin_keys(now, topic, saved.as_ref())?;
-    if let Some(saved) = &saved
-        && let Some(key) = keys.replaces(saved)
-    {
-        log_warn!(
-            "TOPIC({name}): its keys were saved by a rule of --dedup with the key {}, and the key is {key} now: the saved \
-             keys are not used, so a copy of an earlier message is stored if that message is not in the log any more",
-            saved.rule()
-        );
+    let mut keys = broker.begin_keys(now, topic)?;
+    if let Some(bytes) = saved_file(path, name) {
+        match SavedKeys::decode(&bytes) {
+            Ok(saved) => {
+                if let Err(key) = keys.load(&saved) {
+                    log_warn!(
+                        "TOPIC({name}): its keys were saved by a rule of --dedup with the key {}, and the key is {key} now: the \
+                         saved keys are not used, so a copy of an earlier message is stored if that message is not in the \
+                         log any more",
+                        saved.rule()
+                    );
+                }
+            }
+            Err(why) => set_keys_aside(path, name, &why.to_string()),
+        }
     }
     if let Err(error) = diskq::read_newest(&OsFiles, path, name, recovered, &mut keys) {
         log_warn!("TOPIC({name}): cannot read the keys of all its messages - {error}");

@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use engine_rules::{
     BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer,
-    KeyWindow, PublisherRule,
+    KeyWindow, PublisherRule, has_publishers,
 };
 use rustix::time::{ClockId, clock_gettime};
 use shell::{Counter, Part, Shell, messages, options};
@@ -66,7 +66,7 @@ fn with_publishers() -> BrokerOptions {
     let mut rules = DedupRules::default();
     rules.add("*", DedupRule::Publisher(rule));
     let mut options = options();
-    options.server.takes_numbers = rules.has_publishers();
+    options.server.takes_numbers = has_publishers(&rules);
     options.topic.dedup = rules.into();
     options
 }

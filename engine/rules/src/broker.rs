@@ -19,7 +19,7 @@ use crate::topic::Topic;
 use crate::topic::restore::DueTimes;
 use crate::work::Work;
 use diskq_log::{Now, Random, Recovered, TopicFacts, plant};
-use engine_dedup::{DedupRule, RestoredKeys, SavedKeys, seed_of};
+use engine_dedup::RestoredKeys;
 use options::BrokerOptions;
 use slotmap::SlotMap;
 use std::collections::{BTreeMap, BTreeSet};
@@ -207,26 +207,11 @@ impl Broker {
         times.moved_count
     }
 
-    /// Returns whether a topic recognises messages by their content, and keeps their keys over a restart.
-    pub fn has_keys(&self, name: TopicName<'_>) -> bool {
-        let rule = self.options.topic.dedup.of(name.as_str());
-        matches!(rule, Some(DedupRule::Content(_))) && !name.is_ephemeral()
-    }
-
-    /// Begins the keys of a topic with its saved state. Add the messages of the log, and then call
-    /// [`Broker::restore_keys`]. `None`: the topic has no such rule.
-    pub fn begin_keys(
-        &self,
-        now: Now,
-        name: TopicName<'_>,
-        saved: Option<&SavedKeys<'_>>,
-    ) -> Option<RestoredKeys> {
+    /// Begins the keys of a topic. Add its saved state and the messages of the log, and then call
+    /// [`Broker::restore_keys`]. `None`: the topic does not keep keys over a restart.
+    pub fn begin_keys(&self, now: Now, name: TopicName<'_>) -> Option<RestoredKeys> {
         let options = &self.options.topic;
-        let Some(DedupRule::Content(rule)) = options.dedup.of(name.as_str()) else {
-            return None;
-        };
-        let seed = seed_of(name.as_str(), options.log.process_seed);
-        Some(RestoredKeys::new(rule, now, saved, seed))
+        RestoredKeys::new(&options.dedup, name, now, options.log.process_seed)
     }
 
     /// Gives a topic the keys of an earlier run. Call after [`Broker::restore`] and before any connection.

@@ -61,7 +61,7 @@ pub use diskq_log::{ColdMessage, Now, Random, Seq};
 pub use drain::{Drain, DrainStep, Owed};
 pub use engine_dedup::{
     ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow, Publication,
-    PublisherRule, RestoredKeys, RuleMemory, SavedKeys,
+    PublisherRule, RestoredKeys, RuleMemory, SavedKeys, has_publishers, rule_memory,
 };
 pub use forward::{ForwardBatch, ForwardId, ForwardReply};
 pub use ids::{ClientId, ShardId, TaskId, TopicKey};

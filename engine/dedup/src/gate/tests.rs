@@ -1,6 +1,5 @@
 use super::*;
 use crate::content_key::ContentKey;
-use crate::generations::clock_ms;
 use crate::plan::KeyWindow;
 use crate::rules::ContentRule;
 use diskq::{Keeper, SimFiles};
@@ -74,8 +73,7 @@ impl Gated {
         let Memory::Keys(keys) = &mut self.gate.memory else {
             panic!("the topic has a rule for contents")
         };
-        let fingerprint = keys.key.fingerprint(&keys.generations.hasher, b"fresh");
-        let fingerprint = fingerprint.expect("each body is a key");
+        let fingerprint = keys.fingerprint(b"fresh").expect("each body is a key");
         let seq = Seq(self.log.next_seq().0 - 1 + behind);
         assert!(
             keys.generations

@@ -17,7 +17,7 @@ fn origin(publisher: u64, number: u64) -> Origin {
 
 fn has_stored(table: &Publishers, publisher: u64, number: u64) -> bool {
     let found = table.find(publisher);
-    found.is_some_and(|found| found.has_stored(number))
+    found.is_some_and(|found| found.knows(number) == Known::Stored)
 }
 
 #[test]

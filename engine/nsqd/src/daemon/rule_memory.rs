@@ -1,7 +1,7 @@
 //! Tells at the start how much memory the rules of `--dedup` may take, and whether the system gives so much.
 
 use crate::config::Rules;
-use engine_rules::RuleMemory;
+use engine_rules::{RuleMemory, rule_memory};
 use program::{log_info, log_warn};
 use std::collections::TryReserveError;
 use std::fs;
@@ -14,7 +14,7 @@ const PART_BYTES: u64 = 1 << 30;
 /// # Errors
 /// The system refuses the addresses of so much memory. The process would end at a later publish.
 pub(super) fn tell<'t>(rules: &Rules, topics: impl Iterator<Item = &'t str>) -> Result<(), String> {
-    let rules = rules.dedup.memory(topics);
+    let rules = rule_memory(&rules.dedup, topics);
     for rule in &rules {
         log_info!("{}", rule_text(rule));
     }

@@ -42,29 +42,21 @@ fn the_captured_session_byte_for_byte() {
 fn states_and_commands() {
     check(
         "
-a: IDENTIFY | {}
-a< OK
-a: IDENTIFY | {}
-a< OK
+a: IDENTIFY | {} => OK
+a: IDENTIFY | {} => OK
 a: NOP
-a: PUB t | x
-a< OK
-a: MPUB t | y,z
-a< OK
-a: DPUB t 0 | w
-a< OK
-a: SUB t ch
-a< OK
+a: PUB t | x => OK
+a: MPUB t | y,z => OK
+a: DPUB t 0 | w => OK
+a: SUB t ch => OK
 a: NOP
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 a: RDY 0
 a: CLS
 a< CLOSE_WAIT
 a: RDY 1
 a: RDY nonsense
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 a: FIN 0123456789abcdef
 a< E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
 a: NOP
@@ -145,9 +137,7 @@ a closed
     );
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 2501
+a consumes t ch 2501
 a< E_INVALID RDY count 2501 out of range 0-2500
 a closed
 ",
@@ -185,10 +175,8 @@ stats unmade
 fn rdy_is_a_level_not_a_credit() {
     check(
         "
-a: SUB t ch
-a< OK
-p: MPUB t | 1,2,3,4,5
-p< OK
+a: SUB t ch => OK
+p: MPUB t | 1,2,3,4,5 => OK
 a: RDY 2
 a< 1 (1)
 a< 2 (1)
@@ -215,11 +203,8 @@ a< 5 (1)
 fn a_saturated_consumer_is_refilled_in_runs() {
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 16
-p: MPUB t | 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21
-p< OK
+a consumes t ch 16
+p: MPUB t | 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21 => OK
 a< 1 (1)
 a< 2 (1)
 a< 3 (1)
@@ -260,11 +245,8 @@ fn a_new_topic_starts_with_the_channels_that_others_know() {
         options,
         "
 a: PUB t | 1
-b: PUB t | 2
-b< OK
-c: SUB t own
-c< OK
-c: RDY 5
+b: PUB t | 2 => OK
+c consumes t own 5
 stats t
 = depth 1, messages 1, bytes 1
 channels t b,a
@@ -276,8 +258,7 @@ stats t/a
 stats t/b
 = depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
 d: SUB u c; RDY 1
-e: MPUB u | x,y
-e< OK
+e: MPUB u | x,y => OK
 channels u
 d< OK
 d< x (1)
@@ -288,12 +269,10 @@ f< OK
 g: MPUB w | ,
 g< E_BAD_MESSAGE MPUB invalid message(0) body size 0
 g closed
-g: PUB w | x
-g< OK
+g: PUB w | x => OK
 channels w
 restart
-h: SUB t own
-h< OK
+h: SUB t own => OK
 ",
     );
 }
@@ -307,12 +286,9 @@ fn a_channel_that_is_made_in_grace_gets_all_messages() {
 a: MPUB t | 1,2
 unasked t known
 a< OK
-a: DPUB t 30000 | 3
-a< OK
-a: PUB t | 4
-a< OK
-c: SUB t known; RDY 9
-c< OK
+a: DPUB t 30000 | 3 => OK
+a: PUB t | 4 => OK
+c: SUB t known; RDY 9 => OK
 c< 1 (1)
 c< 2 (1)
 c< 4 (1)
@@ -349,8 +325,7 @@ create t/emptied
 stats t/emptied
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
 +30s
-a: PUB t | 5
-a< OK
+a: PUB t | 5 => OK
 create t/over
 stats t/over
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
@@ -368,8 +343,7 @@ a: MPUB t | 1,2
 unasked t one
 a< OK
 delete t/one
-a: PUB t | 3
-a< OK
+a: PUB t | 3 => OK
 pause t
 create t/two
 stats t/two
@@ -416,10 +390,8 @@ fn a_grace_keeps_the_newest_messages() {
 a: PUB t | 1
 unasked t one
 a< OK
-a: PUB t | 2
-a< OK
-a: PUB t | 3
-a< OK
+a: PUB t | 2 => OK
+a: PUB t | 3 => OK
 create t/two
 stats t/two
 = depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
@@ -427,8 +399,7 @@ restart
 create t/three
 stats t/three
 = depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-a: PUB t | 4
-a< OK
+a: PUB t | 4 => OK
 create t/four
 stats t/four
 = depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
@@ -451,8 +422,7 @@ a: AUTH | hush; PUB t | x; NOP
 b: AUTH | hush
 grant b 60s ^t$ .* p
 b< {welcome}
-b: PUB t | x
-b< OK
+b: PUB t | x => OK
 grant a 10s ^t .* sp
 a< {welcome}
 a< OK
@@ -497,8 +467,7 @@ a! MPUB t\\n\\0\\0
 grant a 10s ^t .* sp
 a! \\0\\x0d\\0\\0\\0\\x01\\0\\0\\0\\x01z
 a< OK
-a: SUB t c
-a< OK
+a: SUB t c => OK
 +11s
 a< _heartbeat_
 b< _heartbeat_
@@ -558,15 +527,12 @@ fn near_consumers_come_first() {
             "{script}p: PUB t | 1
 p< OK
 zone< 1 (1)
-p: PUB t | 2
-p< OK
+p: PUB t | 2 => OK
 region< 2 (1)
-p: PUB t | 3
-p< OK
+p: PUB t | 3 => OK
 far< 3 (1)
 zone: FIN #1
-p: PUB t | 4
-p< OK
+p: PUB t | 4 => OK
 zone< 4 (1)
 region: REQ #2 0
 region< 2 (2)
@@ -580,11 +546,9 @@ where t/ch
         "{script}p: PUB t | 1
 p< OK
 far< 1 (1)
-p: PUB t | 2
-p< OK
+p: PUB t | 2 => OK
 region< 2 (1)
-p: PUB t | 3
-p< OK
+p: PUB t | 3 => OK
 zone< 3 (1)
 where t/ch
 = zone 0, region 0, global 3
@@ -597,11 +561,8 @@ where t/ch
 fn requeue_now_and_later() {
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 1
-p: PUB t | x
-p< OK
+a consumes t ch 1
+p: PUB t | x => OK
 a< x (1)
 a: REQ #x 0
 a< x (2)
@@ -622,13 +583,9 @@ a closed
 fn a_deferred_publish_is_never_early() {
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 5
-p: DPUB t 1000 | late
-p< OK
-p: PUB t | soon
-p< OK
+a consumes t ch 5
+p: DPUB t 1000 | late => OK
+p: PUB t | soon => OK
 a< soon (1)
 stats t/ch
 = depth 0, in flight 1, deferred 1, messages 2, requeued 0, timed out 0, clients 1
@@ -645,19 +602,14 @@ a< late (1)
 fn a_message_that_became_due_before_a_restart_comes_back() {
     check(
         "
-a: SUB t ch
-a< OK
-p: DPUB t 100 | early
-p< OK
-p: PUB t | late
-p< OK
+a: SUB t ch => OK
+p: DPUB t 100 | early => OK
+p: PUB t | late => OK
 +5s
 stats t/ch
 = depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 1
 restart
-b: SUB t ch
-b< OK
-b: RDY 5
+b consumes t ch 5
 b< early (1)
 b< late (1)
 ",
@@ -669,11 +621,8 @@ b< late (1)
 fn who_may_answer_after_a_timeout() {
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 1
-p: PUB t | x
-p< OK
+a consumes t ch 1
+p: PUB t | x => OK
 a< x (1)
 +30s
 a< _heartbeat_
@@ -696,9 +645,7 @@ stats t/ch
 = depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 1, clients 1
 a: FIN #x
 a< E_FIN_FAILED FIN #x failed ID not in flight
-b: SUB t ch
-b< OK
-b: RDY 1
+b consumes t ch 1
 b< x (2)
 a: FIN #x
 a< E_FIN_FAILED FIN #x failed client does not own message
@@ -719,13 +666,9 @@ b< E_FIN_FAILED FIN #x failed ID not in flight
 fn fins_in_a_row() {
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 4
-b: SUB t ch
-b< OK
-p: MPUB t | 1,2,3,4,5,6,7,8
-p< OK
+a consumes t ch 4
+b: SUB t ch => OK
+p: MPUB t | 1,2,3,4,5,6,7,8 => OK
 a< 1 (1)
 a< 2 (1)
 a< 3 (1)
@@ -760,11 +703,8 @@ fn touch_reaches_no_further_than_the_cap() {
         "
 a: IDENTIFY | {\"msg_timeout\":2000}
 a< OK
-a: SUB t ch
-a< OK
-a: RDY 1
-p: PUB t | x
-p< OK
+a consumes t ch 1
+p: PUB t | x => OK
 a< x (1)
 +900ms
 a: TOUCH #x
@@ -789,15 +729,10 @@ fn a_disconnect_requeues_nothing() {
         "
 a: IDENTIFY | {\"msg_timeout\":2000}
 a< OK
-a: SUB t ch
-a< OK
-a: RDY 1
-p: PUB t | x
-p< OK
+a consumes t ch 1
+p: PUB t | x => OK
 a< x (1)
-b: SUB t ch
-b< OK
-b: RDY 1
+b consumes t ch 1
 a gone
 stats t/ch
 = depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 0, clients 1
@@ -908,8 +843,7 @@ fn end_of_input() {
 fn a_dying_connection_that_reads_nothing_is_closed() {
     check(
         "
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 a stuck
 a: PUB t | x
 a eof
@@ -945,12 +879,9 @@ fn a_slow_consumer_is_judged_by_what_its_socket_takes() {
     let large = "x".repeat(50_000);
     check(&format!(
         "
-a: SUB t ch
-a< OK
-a: RDY 1
+a consumes t ch 1
 a stuck
-p: PUB t | {large}
-p< OK
+p: PUB t | {large} => OK
 p gone
 a takes 16384 at deadline
 +30s
@@ -967,11 +898,8 @@ a closed
 fn close_wait() {
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 2
-p: MPUB t | 1,2,3
-p< OK
+a consumes t ch 2
+p: MPUB t | 1,2,3 => OK
 a< 1 (1)
 a< 2 (1)
 a: CLS
@@ -993,14 +921,12 @@ fn too_many_consumers() {
     check_with(
         options,
         "
-a: SUB r ch
-a< OK
+a: SUB r ch => OK
 b: SUB r ch
 b< E_SUB_FAILED SUB failed consumers for r:ch exceeds limit of 1
 b closed
 a gone
-c: SUB r ch
-c< OK
+c: SUB r ch => OK
 ",
     );
 }
@@ -1011,8 +937,7 @@ c< OK
 fn backlog_and_fan_out() {
     check(
         "
-p: MPUB t | 1,2,3
-p< OK
+p: MPUB t | 1,2,3 => OK
 stats t
 = depth 3, messages 3, bytes 3
 create t/a
@@ -1021,16 +946,14 @@ stats t/a
 = depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
 stats t/b
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
-p: PUB t | 4
-p< OK
+p: PUB t | 4 => OK
 stats t/a
 = depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
 stats t/b
 = depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
 stats t
 = depth 0, messages 4, bytes 4
-x: MPUB u | 1,2
-x< OK
+x: MPUB u | 1,2 => OK
 pause u
 create u/a
 create u/b
@@ -1047,19 +970,15 @@ stats u/b
 fn pause_holds_back_and_loses_nothing() {
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 1
+a consumes t ch 1
 pause t
-p: PUB t | x
-p< OK
+p: PUB t | x => OK
 stats t
 = depth 1, messages 1, bytes 1
 unpause t
 a< x (1)
 pause t/ch
-p: PUB t | y
-p< OK
+p: PUB t | y => OK
 a: REQ #x 0
 stats t/ch
 = depth 2, in flight 0, deferred 0, messages 2, requeued 1, timed out 0, clients 1
@@ -1076,39 +995,31 @@ a< x (2)
 fn empty_and_delete() {
     check(
         "
-a: SUB t ch
-a< OK
-a: RDY 1
-p: MPUB t | 1,2
-p< OK
+a consumes t ch 1
+p: MPUB t | 1,2 => OK
 a< 1 (1)
-p: DPUB t 1000 | 3
-p< OK
+p: DPUB t 1000 | 3 => OK
 empty t/ch
 stats t/ch
 = depth 0, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 1
 a: FIN #1
 a< E_FIN_FAILED FIN #1 failed ID not in flight
-p: PUB t | 4
-p< OK
+p: PUB t | 4 => OK
 a< 4 (1)
 delete t/ch
 a closed
-p: PUB t | 5
-p< OK
+p: PUB t | 5 => OK
 stats t
 = depth 1, messages 5, bytes 5
 empty t
 stats t
 = depth 0, messages 5, bytes 5
-b: SUB t new
-b< OK
+b: SUB t new => OK
 delete t
 b closed
 stats t
 = no such topic
-p: PUB t | 6
-p< OK
+p: PUB t | 6 => OK
 stats t
 = depth 1, messages 1, bytes 1
 ",
@@ -1120,10 +1031,8 @@ stats t
 fn ephemeral_channels_and_topics_end_with_their_last_user() {
     check(
         "
-a: SUB t ch#ephemeral
-a< OK
-b: SUB t ch#ephemeral
-b< OK
+a: SUB t ch#ephemeral => OK
+b: SUB t ch#ephemeral => OK
 a gone
 stats t/ch#ephemeral
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 1
@@ -1132,13 +1041,11 @@ stats t/ch#ephemeral
 = no such channel
 stats t
 = depth 0, messages 0, bytes 0
-c: SUB e#ephemeral ch#ephemeral
-c< OK
+c: SUB e#ephemeral ch#ephemeral => OK
 c gone
 stats e#ephemeral
 = no such topic
-d: SUB e#ephemeral ch
-d< OK
+d: SUB e#ephemeral ch => OK
 d gone
 stats e#ephemeral/ch
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
@@ -1158,11 +1065,8 @@ stats t/lonely#ephemeral
 fn an_ephemeral_topic_leaves_no_timer_that_spins() {
     check(
         "
-a: SUB e#ephemeral ch
-a< OK
-a: RDY 1
-p: PUB e#ephemeral | x
-p< OK
+a consumes e#ephemeral ch 1
+p: PUB e#ephemeral | x => OK
 a< x (1)
 a: FIN #x
 +20s
@@ -1178,13 +1082,11 @@ fn ephemeral_queues_keep_what_fits() {
     check_with(
         options,
         "
-p: MPUB e#ephemeral | 1,2,3,4,5
-p< OK
+p: MPUB e#ephemeral | 1,2,3,4,5 => OK
 stats e#ephemeral
 = depth 3, messages 5, bytes 5
 create t/c#ephemeral
-p: MPUB t | 1,2,3,4,5
-p< OK
+p: MPUB t | 1,2,3,4,5 => OK
 stats t/c#ephemeral
 = depth 3, in flight 0, deferred 0, messages 5, requeued 0, timed out 0, clients 0
 ",
@@ -1194,15 +1096,12 @@ stats t/c#ephemeral
     check_with(
         options,
         "
-a: SUB t c#ephemeral
-a< OK
-p: PUB t | lost
-p< OK
+a: SUB t c#ephemeral => OK
+p: PUB t | lost => OK
 stats t/c#ephemeral
 = depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
 a: RDY 1
-p: PUB t | taken
-p< OK
+p: PUB t | taken => OK
 a< taken (1)
 ",
     );
@@ -1213,8 +1112,7 @@ a< taken (1)
 fn a_failing_publish_names_its_verb() {
     check(
         "
-p: PUB t | x
-p< OK
+p: PUB t | x => OK
 disk full
 p: PUB u | x
 p< E_PUB_FAILED PUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
@@ -1224,8 +1122,7 @@ q< E_DPUB_FAILED DPUB failed disk full: cannot allocate /data/u.log/000000000001
 q closed
 disk free
 +1s
-r: PUB u | x
-r< OK
+r: PUB u | x => OK
 ",
     );
 }
@@ -1240,10 +1137,8 @@ fn a_failed_sync_is_final() {
     check_with(
         options,
         "
-a: SUB t ch
-a< OK
-p: PUB t | x
-p< OK
+a: SUB t ch => OK
+p: PUB t | x => OK
 sync fails
 p: PUB t | y
 p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
@@ -1255,8 +1150,7 @@ a: RDY 1
 a< x (1)
 a: FIN #x
 a< y (1)
-b: SUB t ch
-b< OK
+b: SUB t ch => OK
 c: SUB t later
 c< E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
 c closed
@@ -1277,8 +1171,7 @@ fn a_refused_publish_is_the_last_answer() {
     check_with(
         options,
         "
-p: PUB t | x
-p< OK
+p: PUB t | x => OK
 sync fails
 p! PUB t\\n\\0\\0\\0\\x01yPUB other\\n\\0\\0\\0\\x01z
 p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
@@ -1300,8 +1193,7 @@ fn an_answer_waits_for_a_sync_that_could_not_start() {
     check_with(
         group_commit(),
         "
-p: PUB t | x
-p< OK
+p: PUB t | x => OK
 open fails
 p: PUB t | y
 q: PUB t | z
@@ -1324,12 +1216,9 @@ fn what_was_lent_before_a_failed_sync_leaves_whole() {
         group_commit(),
         &format!(
             "
-a: SUB t ch
-a< OK
-a: RDY 2
+a consumes t ch 2
 a stuck
-p: PUB t | x
-p< OK
+p: PUB t | x => OK
 sync fails
 p: PUB t | {large}
 p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
@@ -1350,9 +1239,7 @@ fn what_is_delivered_behind_a_failed_sync_leaves_whole() {
     check_with(
         group_commit(),
         "
-a: SUB t ch
-a< OK
-a: RDY 1
+a consumes t ch 1
 p: PUB t | x
 a< x (1)
 p< OK
@@ -1379,9 +1266,7 @@ fn a_consumer_whose_messages_are_not_whole_any_more_is_cut_off() {
         "
 a: IDENTIFY | {\"msg_timeout\":1000}
 a< OK
-a: SUB t ch
-a< OK
-a: RDY 2
+a consumes t ch 2
 p: PUB t | x
 a< x (1)
 p< OK
@@ -1392,9 +1277,7 @@ p: PUB t | y
 p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
 p closed
 a closed
-b: SUB t ch
-b< OK
-b: RDY 2
+b consumes t ch 2
 +2s
 b< x (2)
 ",
@@ -1407,10 +1290,8 @@ fn a_shard_is_as_healthy_as_its_worst_topic() {
     check_with(
         group_commit(),
         "
-a: PUB a | x
-a< OK
-b: PUB b | x
-b< OK
+a: PUB a | x => OK
+b: PUB b | x => OK
 health
 = OK
 sync fails
@@ -1425,8 +1306,7 @@ c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.s
 c closed
 disk free
 +1s
-d: PUB c | x
-d< OK
+d: PUB c | x => OK
 health
 = cannot sync /data/a.log/000000000001.segment: simulated failure
 delete a
@@ -1509,11 +1389,9 @@ fn a_channel_that_got_its_ok_survives_a_power_failure() {
             group_commit(),
             &format!(
                 "
-a: SUB t ch
-a< OK
+a: SUB t ch => OK
 create t/other
-p: PUB t | x
-p< OK
+p: PUB t | x => OK
 delete t/other
 power lost {seed}
 stats t/ch
@@ -1533,15 +1411,12 @@ fn a_sub_to_a_channel_that_a_durable_checkpoint_names_waits_for_nothing() {
     check_with(
         group_commit(),
         "
-a: SUB t ch
-a< OK
-p: PUB t | x
-p< OK
+a: SUB t ch => OK
+p: PUB t | x => OK
 +3s
 restart
 sync fails
-b: SUB t ch
-b< OK
+b: SUB t ch => OK
 health
 = OK
 ",
@@ -1550,8 +1425,7 @@ health
     check_with(
         group_commit(),
         "
-a: SUB t ch
-a< OK
+a: SUB t ch => OK
 restart
 sync fails
 b: SUB t ch
@@ -1647,8 +1521,7 @@ stats t
 = depth 1, messages 1, bytes 5
 a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"snappy\":true}}
 a< {none}
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 "
         ),
     );
@@ -1779,8 +1652,7 @@ fn the_time_of_an_upgrade_begins_when_the_peer_may_begin() {
         options,
         &format!(
             "
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 open fails
 a: PUB t | x
 a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true}}
@@ -1825,8 +1697,7 @@ c< {tls}
 c upgrades to TLS
 c upgraded
 c< OK
-c: PUB t | x
-c< OK
+c: PUB t | x => OK
 "
         ),
     );

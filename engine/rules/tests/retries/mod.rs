@@ -246,14 +246,15 @@ impl History {
         self.reached.saved_states += u64::from(file.is_some());
         let saved = file.as_deref().map(SavedKeys::decode).transpose();
         let saved = saved.expect("the file was synced before it got its name");
+        let keys = self.broker.begin_keys(now, topic());
+        let mut keys = keys.expect("the topic has a rule");
         if let Some(saved) = &saved {
+            keys.load(saved).expect("it is of the same rule");
             assert!(
                 saved.boundary() <= self.synced,
                 "the file names only synced messages"
             );
         }
-        let keys = self.broker.begin_keys(now, topic(), saved.as_ref());
-        let mut keys = keys.expect("the topic has a rule");
         let read = diskq::read_newest(&self.files, path, name, &recovered, &mut keys);
         read.expect("the disk reads");
         self.broker.restore(now, topic(), recovered, None);

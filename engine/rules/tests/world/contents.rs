@@ -84,7 +84,10 @@ impl World {
         let file = diskq::read_topic_file(&self.files, path, topic).expect("the disk reads");
         let saved = file.as_deref().map(SavedKeys::decode).transpose();
         let saved = saved.expect("the file was synced before it got its name");
-        let mut keys = broker.begin_keys(now, name, saved.as_ref())?;
+        let mut keys = broker.begin_keys(now, name)?;
+        if let Some(saved) = &saved {
+            keys.load(saved).expect("it is of the same rule");
+        }
         diskq::read_newest(&self.files, path, topic, recovered, &mut keys).expect("the disk reads");
         if saved.is_some() {
             self.reached.note("keys restored from their file");

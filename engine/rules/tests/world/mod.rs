@@ -459,7 +459,7 @@ impl World {
             shards: shards as u32,
             limits: Limits::default(),
             server: ServerSettings {
-                takes_numbers: self.dedup.has_publishers(),
+                takes_numbers: engine_rules::has_publishers(&self.dedup),
                 snappy_available: true,
                 auth_required: self.on_offer.is_some(),
                 ..ServerSettings::default()

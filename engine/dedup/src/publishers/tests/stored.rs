@@ -27,8 +27,8 @@ fn a_stored_file_of_numbers_is_read() {
     let stored = |number: &u64| has_stored(&table, 1, *number);
     assert_eq!((0..9).filter(stored).collect::<Vec<_>>(), [3]);
     let found = table.find(2).expect("it is a publisher");
-    assert!(found.has_stored(MAX) && found.has_stored(MAX - 499));
-    assert!(found.has_forgotten(MAX - 500) && !found.has_stored(MAX - 500));
+    let known = [MAX, MAX - 499, MAX - 500].map(|number| found.knows(number));
+    assert_eq!(known, [Known::Stored, Known::Stored, Known::Forgotten]);
     // This program writes the same. Only the times of use begin again.
     table.set_boundary();
     let mut encoder = table.save().expect("some memory");

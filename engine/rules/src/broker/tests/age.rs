@@ -6,8 +6,7 @@ use super::script::check;
 fn the_oldest_message_counts_wherever_it_is() {
     check(
         "
-p: PUB t | w
-p< OK
+p: PUB t | w => OK
 +1s
 oldest t
 = 1000 ms
@@ -16,16 +15,12 @@ oldest t
 = 0 ms
 oldest t/ch
 = 1000 ms
-p: PUB t | x
-p< OK
+p: PUB t | x => OK
 +1s
-p: PUB t | y
-p< OK
+p: PUB t | y => OK
 oldest t/ch
 = 2000 ms
-a: SUB t ch
-a< OK
-a: RDY 3
+a consumes t ch 3
 a< w (1)
 a< x (1)
 a< y (1)
@@ -48,8 +43,7 @@ oldest t/ch
 empty t/ch
 oldest t/ch
 = 0 ms
-p: DPUB t 60000 | later
-p< OK
+p: DPUB t 60000 | later => OK
 +1s
 oldest t/ch
 = 1000 ms
@@ -64,19 +58,15 @@ oldest t
 fn the_age_survives_a_restart() {
     check(
         "
-a: SUB t ch
-a< OK
-p: MPUB t | x,y
-p< OK
+a: SUB t ch => OK
+p: MPUB t | x,y => OK
 +4s
 oldest t/ch
 = 4000 ms
 restart
 oldest t/ch
 = 4010 ms
-b: SUB t ch
-b< OK
-b: RDY 1
+b consumes t ch 1
 b< x (1)
 oldest t/ch
 = 4010 ms

@@ -19,11 +19,8 @@ fn with_rules() -> BrokerOptions {
 
 /// The beginning of each script: `x` has reached its attempts.
 const REACHED: &str = "
-a: SUB t ch
-a< OK
-a: RDY 1
-p: PUB t | x
-p< OK
+a consumes t ch 1
+p: PUB t | x => OK
 a< x (1)
 a: REQ #x 0
 a< x (2)
@@ -45,8 +42,7 @@ stats t/ch
 +1s
 oldest t/ch
 = 1000 ms
-p: PUB t | y
-p< OK
+p: PUB t | y => OK
 a< y (1)
 a: FIN #y
 +2s
@@ -56,9 +52,7 @@ stats t/ch
 = depth 0, in flight 0, deferred 0, messages 2, requeued 2, timed out 0, clients 1
 oldest t/ch
 = 0 ms
-b: SUB d other
-b< OK
-b: RDY 1
+b consumes d other 1
 b< x (1)
 dead d/other
 = no rule
@@ -192,9 +186,7 @@ fn dead_letters_of_dead_letters() {
     check(
         "
 a: REQ #x 0
-b: SUB d retry
-b< OK
-b: RDY 1
+b consumes d retry 1
 b< x (1)
 b: REQ #x 0
 +5s
@@ -250,9 +242,7 @@ a: REQ #x 0
 dead t/ch
 = 1 went to d, 0 wait
 power lost {seed}
-b: SUB d all
-b< OK
-b: RDY 1
+b consumes d all 1
 b< x (1)
 "
         ));
@@ -267,11 +257,8 @@ fn an_uncounted_requeue_makes_no_dead_letter() {
         "
 a: IDENTIFY | {\"feature_negotiation\":true,\"req_uncounted\":true}
 a< {\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"msg_timeout\":60000,\"tls_v1\":false,\"deflate\":false,\"deflate_level\":6,\"max_deflate_level\":6,\"snappy\":false,\"sample_rate\":0,\"auth_required\":false,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\"topology_zone\":\"\",\"req_uncounted\":true}
-a: SUB t ch
-a< OK
-a: RDY 1
-p: PUB t | x
-p< OK
+a consumes t ch 1
+p: PUB t | x => OK
 a< x (1)
 a: REQ #x 0 uncounted
 a< x (1)
@@ -323,8 +310,7 @@ a: SUB t ch
 channels t ch
 a< OK
 a: RDY 1
-p: PUB t | x
-p< OK
+p: PUB t | x => OK
 a< x (1)
 a: REQ #x 0
 a< x (2)

@@ -9,10 +9,8 @@ use wire::name::TopicName;
 fn publishes_are_refused_and_consumers_are_served() {
     check(
         "
-a: PUB t | x
-a< OK
-b: SUB t ch
-b< OK
+a: PUB t | x => OK
+b: SUB t ch => OK
 drain on
 a: PUB t | y; PUB t | z
 a< E_PUB_FAILED PUB failed draining, publish to another nsqd
@@ -49,30 +47,21 @@ owed
 fn the_causes_that_keep_messages_are_named() {
     check(
         "
-a: PUB none | x
-a< OK
-a: SUB absent ch
-a< OK
-a: PUB absent | x
-a< OK
+a: PUB none | x => OK
+a: SUB absent ch => OK
+a: PUB absent | x => OK
 a gone
-b: SUB paused ch
-b< OK
-b: PUB paused | x
-b< OK
+b: SUB paused ch => OK
+b: PUB paused | x => OK
 pause paused/ch
-c: SUB stopped ch
-c< OK
+c: SUB stopped ch => OK
 pause stopped
-c: PUB stopped | x
-c< OK
+c: PUB stopped | x => OK
 drain on
 owed
 = 4 messages are owed: 2 waiting, 2 without a channel or behind a pause; absent/ch has no consumer, none has no \
 channel, paused/ch is paused, stopped is paused
-d: SUB none new
-d< OK
-d: RDY 1
+d consumes none new 1
 d< x (1)
 d: FIN #x
 owed
@@ -88,23 +77,20 @@ paused, stopped is paused
 fn a_drain_that_is_taken_back_announces_the_topics_again() {
     check(
         "
-a: SUB t ch
-a< OK
+a: SUB t ch => OK
 drain on
 owed
 = 0 messages are owed
 = -t/ch
 = -t
-b: SUB t late
-b< OK
+b: SUB t late => OK
 owed
 = 0 messages are owed
 drain off
 = +t
 = +t/ch
 = +t/late
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 owed
 = 2 messages are owed: 2 waiting
 drain on
@@ -126,9 +112,7 @@ a< OK
 drain on
 owed
 = 2 messages are owed: 1 waiting, 1 in the grace of a new topic; t has a grace that ends in 61 s, t/ch has no consumer
-b: SUB t ch
-b< OK
-b: RDY 1
+b consumes t ch 1
 b< x (1)
 b: FIN #x
 owed

@@ -11,8 +11,7 @@ fn a_wall_clock_that_is_set_back_at_a_restart_delays_no_message() {
         for (end, left) in [("clock back 0s", "17s"), ("stop", "11s")] {
             check(&format!(
                 "
-a: SUB t ch; RDY 2; PUB t | x; DPUB t 20000 | y
-a< OK
+a: SUB t ch; RDY 2; PUB t | x; DPUB t 20000 | y => OK
 a< OK
 a< OK
 a< x (1)
@@ -21,8 +20,7 @@ a: REQ #x 19500
 {end}
 clock back {back}
 restart
-b: SUB t ch; RDY 2
-b< OK
+b: SUB t ch; RDY 2 => OK
 +{left}
 +1s
 b< x (2)
@@ -38,14 +36,12 @@ b< y (1)
 fn a_wall_clock_that_is_set_back_delays_no_message_that_is_newer_than_the_checkpoint() {
     check(
         "
-a: SUB t ch; RDY 1; DPUB t 2000 | x
-a< OK
+a: SUB t ch; RDY 1; DPUB t 2000 | x => OK
 a< OK
 +300ms
 clock back 300s
 restart
-b: SUB t ch; RDY 1
-b< OK
+b: SUB t ch; RDY 1 => OK
 +1s
 +1s
 b< x (1)
@@ -58,16 +54,14 @@ b< x (1)
 fn a_wall_clock_that_is_set_back_at_a_restart_delays_no_message_of_an_undo() {
     check(
         "
-a: SUB t ch; DPUB t 20000 | x
-a< OK
+a: SUB t ch; DPUB t 20000 | x => OK
 a< OK
 empty t/ch for 1h
 +8s
 clock back 300s
 restart
 unempty t/ch
-b: SUB t ch; RDY 1
-b< OK
+b: SUB t ch; RDY 1 => OK
 +17s
 +1s
 b< x (1)
@@ -80,15 +74,13 @@ b< x (1)
 fn a_right_clock_moves_no_due_time() {
     check(
         "
-a: SUB t ch; DPUB t 20000 | x
-a< OK
+a: SUB t ch; DPUB t 20000 | x => OK
 a< OK
 +8s
 restart
 +8s
 restart
-b: SUB t ch; RDY 1
-b< OK
+b: SUB t ch; RDY 1 => OK
 +3s
 +1s
 b< x (1)

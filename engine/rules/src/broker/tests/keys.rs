@@ -28,25 +28,16 @@ fn check(script: &str) {
 fn a_body_is_stored_once() {
     check(
         "
-c: SUB t ch
-c< OK
-c: RDY 9
-a: PUB t | x
-a< OK
+c consumes t ch 9
+a: PUB t | x => OK
 c< x (1)
-a: PUB t | x
-a< OK
-b: DPUB t 0 | x
-b< OK
-b: DPUB t 0 | y
-b< OK
+a: PUB t | x => OK
+b: DPUB t 0 | x => OK
+b: DPUB t 0 | y => OK
 c< y (1)
-a: PUB t | y
-a< OK
-a: PUB other | x
-a< OK
-a: PUB other | x
-a< OK
+a: PUB t | y => OK
+a: PUB other | x => OK
+a: PUB other | x => OK
 keys t
 = 3 duplicates, 0 of them unverified, 0 without the key, 2 keys
 keys other
@@ -61,20 +52,14 @@ stats t/ch
 fn a_batch_is_judged_message_by_message() {
     check(
         "
-c: SUB t ch
-c< OK
-c: RDY 99
-a: PUB t | b
-a< OK
+c consumes t ch 99
+a: PUB t | b => OK
 c< b (1)
-a: MPUB t | a,b,c,a,c
-a< OK
+a: MPUB t | a,b,c,a,c => OK
 c< a (1)
 c< c (1)
-a: MPUB t | a,b,c
-a< OK
-a: MPUB t | a,a,a,d,d
-a< OK
+a: MPUB t | a,b,c => OK
+a: MPUB t | a,a,a,d,d => OK
 c< d (1)
 keys t
 = 10 duplicates, 0 of them unverified, 0 without the key, 4 keys
@@ -87,11 +72,8 @@ keys t
 fn a_finished_message_is_remembered() {
     check(
         "
-c: SUB t ch
-c< OK
-c: RDY 9
-a: PUB t | x
-a< OK
+c consumes t ch 9
+a: PUB t | x => OK
 c< x (1)
 c: FIN #x
 +20s
@@ -102,8 +84,7 @@ c< _heartbeat_
 a< _heartbeat_
 c closed
 a closed
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 keys t
 = 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
 stats t/ch
@@ -116,9 +97,7 @@ stats t/ch
 fn a_value_in_the_body() {
     check(
         r#"
-c: SUB j ch
-c< OK
-c: RDY 9
+c consumes j ch 9
 a: PUB j | {"id":1}
 a< OK
 c< {"id":1} (1)
@@ -127,11 +106,9 @@ a< OK
 a: PUB j | {"id":"1"}
 a< OK
 c< {"id":"1"} (1)
-a: PUB j | no JSON
-a< OK
+a: PUB j | no JSON => OK
 c< no JSON (1)
-a: PUB j | no JSON
-a< OK
+a: PUB j | no JSON => OK
 c< no JSON (1)
 a: PUB j | {"id":null}
 a< OK
@@ -147,18 +124,15 @@ fn a_window_of_time_ends() {
     check_with(
         with_rules(KeyWindow::Time(Duration::from_secs(60))),
         "
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 +59s
 a< _heartbeat_
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 keys t
 = 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
 +10s
 a< _heartbeat_
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 keys t
 = 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
 create t/ch
@@ -184,8 +158,7 @@ keys t
 = 0 duplicates, 0 of them unverified, 0 without the key, 0 keys
 disk free
 +1s
-a: MPUB t | x,y,x
-a< OK
+a: MPUB t | x,y,x => OK
 keys t
 = 1 duplicates, 0 of them unverified, 0 without the key, 2 keys
 ",
@@ -197,21 +170,16 @@ keys t
 fn nats_3272_inconsistent_after_restart() {
     check(
         "
-c: SUB t ch
-c< OK
-a: PUB t | x
-a< OK
-a: MPUB t | y,z
-a< OK
+c: SUB t ch => OK
+a: PUB t | x => OK
+a: MPUB t | y,z => OK
 restart
-a: MPUB t | x,y,z,w
-a< OK
+a: MPUB t | x,y,z,w => OK
 keys t
 = 3 duplicates, 3 of them unverified, 0 without the key, 4 keys
 restart
 restart
-a: PUB t | w
-a< OK
+a: PUB t | w => OK
 stats t/ch
 = depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
 ",
@@ -226,16 +194,13 @@ fn a_lost_message_is_not_remembered() {
     check_with(
         options,
         "
-c: SUB t ch
-c< OK
-a: PUB t | x
-a< OK
+c: SUB t ch => OK
+a: PUB t | x => OK
 +30s
 c< _heartbeat_
 a< _heartbeat_
 power lost 1
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 keys t
 = 0 duplicates, 0 of them unverified, 0 without the key, 1 keys
 ",
@@ -248,26 +213,20 @@ keys t
 fn nats_6782_purge_keeps_ids() {
     check(
         "
-c: SUB t ch
-c< OK
-a: PUB t | x
-a< OK
+c: SUB t ch => OK
+a: PUB t | x => OK
 empty t/ch
 pause t
-a: PUB t | y
-a< OK
+a: PUB t | y => OK
 empty t
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 unpause t
-a: PUB t | y
-a< OK
+a: PUB t | y => OK
 stats t/ch
 = depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
 delete t
 c closed
-a: MPUB t | x,y
-a< OK
+a: MPUB t | x,y => OK
 keys t
 = 0 duplicates, 0 of them unverified, 0 without the key, 2 keys
 ",
@@ -285,17 +244,12 @@ fn a_dropped_message_is_not_stored_again() {
     check_with(
         options,
         "
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 stats t
 = depth 0, messages 1, bytes 1, dropped 1
-c: SUB t ch
-c< OK
-c: RDY 9
-a: PUB t | x
-a< OK
-a: PUB t | y
-a< OK
+c consumes t ch 9
+a: PUB t | x => OK
+a: PUB t | y => OK
 c< y (1)
 keys t
 = 1 duplicates, 0 of them unverified, 0 without the key, 2 keys
@@ -311,9 +265,7 @@ fn a_duplicate_is_answered_when_the_first_copy_is_synced() {
     check_with(
         options,
         "
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 a: PUB t | x
 c< x (1)
 a< OK
@@ -343,24 +295,18 @@ b closed
 fn a_message_that_a_load_finds_damaged_is_stored_again() {
     check(
         "
-c: SUB t ch
-c< OK
-a: MPUB t | first,second
-a< OK
+c: SUB t ch => OK
+a: MPUB t | first,second => OK
 +12s
 restart
 spoil first
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 c< second (1)
-a: MPUB t | second,first,first
-a< OK
+a: MPUB t | second,first,first => OK
 c< first (1)
 keys t
 = 2 duplicates, 0 of them unverified, 0 without the key, 2 keys
-a: PUB t | first
-a< OK
+a: PUB t | first => OK
 keys t
 = 3 duplicates, 0 of them unverified, 0 without the key, 2 keys
 ",
@@ -372,22 +318,17 @@ keys t
 fn a_damaged_message_stays_unknown_when_its_segment_is_gone() {
     check(
         "
-c: SUB t ch
-c< OK
-a: MPUB t | first,second
-a< OK
+c: SUB t ch => OK
+a: MPUB t | first,second => OK
 +12s
 restart
 spoil first
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 c< second (1)
 c: FIN #second
 +12s
 restart
-a: MPUB t | first,second
-a< OK
+a: MPUB t | first,second => OK
 stats t/ch
 = depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
 keys t
@@ -405,14 +346,11 @@ fn a_message_that_a_start_finds_damaged_is_stored_again() {
     for (before, spoiled) in cases {
         check(&format!(
             "
-c: SUB t ch
-c< OK
-a: PUB t | first
-a< OK
+c: SUB t ch => OK
+a: PUB t | first => OK
 +12s{before}
 restart spoils {spoiled}
-a: MPUB t | first,first
-a< OK
+a: MPUB t | first,first => OK
 keys t
 = 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
 stats t/ch
@@ -432,14 +370,9 @@ fn two_dead_letters_of_one_body_are_both_stored() {
     check_with(
         options,
         "
-c: SUB s one
-c< OK
-c: RDY 1
-d: SUB s two
-d< OK
-d: RDY 1
-a: PUB s | x
-a< OK
+c consumes s one 1
+d consumes s two 1
+a: PUB s | x => OK
 d< x (1)
 c< x (1)
 c: REQ #x 0
@@ -455,18 +388,24 @@ stats t.dead/ch
     );
 }
 
-/// Finishes a message and carries out `actions`. Then loses power in 20 ways, and expects the figures of the keys after a
-/// publish of copies.
-fn survives_a_power_failure(actions: &[&str], copies: &str, expected: &str) {
+/// Finishes a message and carries out `actions`. Then loses power in 20 ways, and publishes copies, which are known by their
+/// fingerprints.
+fn survives_a_power_failure(actions: &str, copies: &[&str]) {
+    let (count, bodies) = (copies.len(), copies.join(","));
     for seed in 0..20 {
-        let mut session = Session::new(with_rules(KeyWindow::Count(1000)));
-        let first = ["c: SUB t ch", "c: RDY 9", "a: PUB t | x", "c: FIN #x"];
-        let last = [&*format!("power lost {seed}"), copies, "keys t"];
-        for line in first.iter().chain(actions).chain(&last) {
-            session.act(line);
-        }
-        let transcript = session.transcript();
-        assert!(transcript.contains(expected), "seed {seed}: {transcript}");
+        check(&format!(
+            "
+c consumes t ch 9
+a: PUB t | x => OK
+c< x (1)
+c: FIN #x
+{actions}
+power lost {seed}
+a: MPUB t | {bodies} => OK
+keys t
+= {count} duplicates, {count} of them unverified, 0 without the key, {count} keys
+"
+        ));
     }
 }
 
@@ -475,9 +414,8 @@ fn survives_a_power_failure(actions: &[&str], copies: &str, expected: &str) {
 #[test]
 fn a_power_failure_after_a_stop_takes_no_keys() {
     survives_a_power_failure(
-        &["+15s", "a: PUB t | y", "c: FIN #y", "stop"],
-        "a: MPUB t | x,y",
-        "= 2 duplicates, 2 of them unverified, 0 without the key, 2 keys",
+        "+15s\na: PUB t | y => OK\nc< y (1)\nc: FIN #y\nstop",
+        &["x", "y"],
     );
 }
 
@@ -485,22 +423,15 @@ fn a_power_failure_after_a_stop_takes_no_keys() {
 /// name out.
 #[test]
 fn the_name_of_a_file_of_keys_is_synced_after_a_sync_that_failed_to_open() {
-    survives_a_power_failure(
-        &["+11s", "open fails", "+5s"],
-        "a: PUB t | x",
-        "= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys",
-    );
+    survives_a_power_failure("+11s\nopen fails\n+5s", &["x"]);
 }
 
 /// Regression: the name of a file of keys waited for the next sync, and a topic without new messages has none. So a power
 /// failure hours later brought an older file back, or none.
 #[test]
 fn the_name_of_a_file_of_keys_becomes_durable_without_new_messages() {
-    survives_a_power_failure(
-        &["+1h"],
-        "a: PUB t | x",
-        "= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys",
-    );
+    let beats = "c< _heartbeat_\na< _heartbeat_\n".repeat(2);
+    survives_a_power_failure(&format!("+1h\n{beats}c closed\na closed"), &["x"]);
 }
 
 /// Regression: keys that a start had read from the log were in no file until the next new message. So the next crash took
@@ -509,20 +440,15 @@ fn the_name_of_a_file_of_keys_becomes_durable_without_new_messages() {
 fn keys_of_an_earlier_process_are_saved_without_new_messages() {
     check(
         "
-c: SUB t ch
-c< OK
-a: PUB t | x
-a< OK
+c: SUB t ch => OK
+a: PUB t | x => OK
 restart
-c: SUB t ch
-c< OK
-c: RDY 1
+c consumes t ch 1
 c< x (1)
 c: FIN #x
 +12s
 restart
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 keys t
 = 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
 ",
@@ -533,39 +459,22 @@ keys t
 #[test]
 fn a_file_without_its_name_is_told_and_written_again() {
     let mut session = Session::new(with_rules(KeyWindow::Count(100)));
-    let act =
-        |session: &mut Session, script: &str| script.lines().for_each(|line| session.act(line));
-    act(
-        &mut session,
-        "c: SUB t ch; RDY 1
-a: PUB t | x
-a gone
-c: FIN #x
-c gone
-rename fails
-+12s
-errors",
+    session.play(
+        "c consumes t ch 1\na: PUB t | x\na gone\nc: FIN #x\nc gone\nrename fails\n+12s\nerrors",
     );
     let what =
         "TOPIC(t): cannot save the keys of messages, so duplicates may be stored after a crash";
     let line = format!("{what} - cannot rename /data/t.log/keys.new-");
-    assert!(
-        session.transcript().contains(&line),
-        "{}",
-        session.transcript()
-    );
-    act(
-        &mut session,
-        "+12s
+    let transcript = session.transcript();
+    assert!(transcript.contains(&line), "{transcript}");
+    session.check(
+        "
++12s
 restart
-a: PUB t | x
-keys t",
-    );
-    let expected = "= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys\n";
-    assert!(
-        session.transcript().ends_with(expected),
-        "{}",
-        session.transcript()
+a: PUB t | x => OK
+keys t
+= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
+",
     );
 }
 
@@ -582,11 +491,9 @@ fn copies_in_a_batch_need_no_room() {
         options,
         &format!(
             "
-a: MPUB t | {large}
-a< OK
+a: MPUB t | {large} => OK
 disk full
-b: MPUB t | {large},{large},{large},{large},z
-b< OK
+b: MPUB t | {large},{large},{large},{large},z => OK
 keys t
 = 28 duplicates, 0 of them unverified, 0 without the key, 8 keys
 "
@@ -608,20 +515,17 @@ fn a_refused_batch_forgets_no_key_in_the_window() {
         options,
         &format!(
             "
-a: MPUB t | a,b,c,d,e,f,g
-a< OK
+a: MPUB t | a,b,c,d,e,f,g => OK
 disk full
 b: MPUB t | a,{large}
 b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000003.segment: simulated: disk full
 b closed
-a: MPUB t | a,b,c,d,e,f,g
-a< OK
+a: MPUB t | a,b,c,d,e,f,g => OK
 keys t
 = 7 duplicates, 0 of them unverified, 0 without the key, 7 keys
 disk free
 +1s
-b: MPUB t | a,{large}
-b< OK
+b: MPUB t | a,{large} => OK
 keys t
 = 8 duplicates, 0 of them unverified, 0 without the key, 8 keys
 "

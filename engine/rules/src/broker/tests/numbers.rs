@@ -1,6 +1,6 @@
 //! Topics that recognise the messages that their publishers send again.
 
-use super::script::{self, check_with, options};
+use super::script::{Session, check_with, options};
 use crate::{BrokerOptions, DedupRule, DedupRules, PublisherRule};
 
 /// Options with a rule for the topics `t*`.
@@ -17,51 +17,28 @@ fn with_rule() -> BrokerOptions {
     options
 }
 
-/// The answer to an IDENTIFY with a publisher's id.
-const AGREED: &str = "{\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"msg_timeout\":60000,\"tls_v1\":false,\"deflate\":false,\"deflate_level\":6,\"max_deflate_level\":6,\"snappy\":false,\"sample_rate\":0,\"auth_required\":false,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\"topology_zone\":\"\",\"publisher_id\":true}";
-
-/// Runs a script. In the script, `<name> is <id>` stands for an IDENTIFY with this publisher's id, and its answer.
 #[track_caller]
-fn check(options: BrokerOptions, script: &str) {
-    let mut lines = Vec::new();
-    for line in script.trim_start().lines() {
-        let Some((name, id)) = line.split_once(" is ").filter(|_| !line.contains("< ")) else {
-            lines.push(line.to_owned());
-            continue;
-        };
-        let json = format!("{{\"feature_negotiation\":true,\"publisher_id\":\"{id}\"}}");
-        lines.push(format!("{name}: IDENTIFY | {json}"));
-        lines.push(format!("{name}< {AGREED}"));
-    }
-    check_with(options, &(lines.join("\n") + "\n"));
+fn check(script: &str) {
+    check_with(with_rule(), script);
 }
 
 #[test]
 fn a_message_that_is_sent_again_is_not_stored_again() {
     check(
-        with_rule(),
         "
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 a is 7f
-a: PUB t 0 | x
-a< OK
+a: PUB t 0 | x => OK
 c< x (1)
-a: PUB t 0 | x
-a< OK
-a: DPUB t 0 1 | y
-a< OK
+a: PUB t 0 | x => OK
+a: DPUB t 0 1 | y => OK
 c< y (1)
 b is 7f
-b: PUB t 1 | y
-b< OK
-b: PUB t 2 | z
-b< OK
+b: PUB t 1 | y => OK
+b: PUB t 2 | z => OK
 c< z (1)
 other is 80
-other: PUB t 0 | w
-other< OK
+other: PUB t 0 | w => OK
 c< w (1)
 dedup t
 = 2 duplicates, 0 unchecked, 2 publishers
@@ -74,21 +51,15 @@ stats t/ch
 #[test]
 fn a_batch_is_judged_message_by_message() {
     check(
-        with_rule(),
         "
-c: SUB t ch
-c< OK
-c: RDY 99
+c consumes t ch 99
 a is 7f
-a: PUB t 1 | b
-a< OK
+a: PUB t 1 | b => OK
 c< b (1)
-a: MPUB t 0 | a,b,c
-a< OK
+a: MPUB t 0 | a,b,c => OK
 c< a (1)
 c< c (1)
-a: MPUB t 2 | c,d
-a< OK
+a: MPUB t 2 | c,d => OK
 c< d (1)
 dedup t
 = 2 duplicates, 0 unchecked, 1 publishers
@@ -100,21 +71,15 @@ dedup t
 #[test]
 fn iggy_3099_batch_of_duplicates() {
     check(
-        with_rule(),
         "
-c: SUB t ch
-c< OK
-c: RDY 99
+c consumes t ch 99
 a is 7f
-a: MPUB t 0 | a,b,c
-a< OK
+a: MPUB t 0 | a,b,c => OK
 c< a (1)
 c< b (1)
 c< c (1)
-a: MPUB t 0 | a,b,c
-a< OK
-a: MPUB t 1 | b,c
-a< OK
+a: MPUB t 0 | a,b,c => OK
+a: MPUB t 1 | b,c => OK
 dedup t
 = 5 duplicates, 0 unchecked, 1 publishers
 stats t/ch
@@ -127,7 +92,6 @@ stats t/ch
 #[test]
 fn pulsar_5218_id_recorded_before_the_message_was_stored() {
     check(
-        with_rule(),
         "
 a is 7f
 disk full
@@ -137,13 +101,10 @@ a closed
 disk free
 +1s
 b is 7f
-b: PUB t 0 | x
-b< OK
+b: PUB t 0 | x => OK
 dedup t
 = 0 duplicates, 0 unchecked, 1 publishers
-c: SUB t ch
-c< OK
-c: RDY 1
+c consumes t ch 1
 c< x (1)
 ",
     );
@@ -153,18 +114,13 @@ c< x (1)
 #[test]
 fn rabbitmq_streams_gap_behind_a_higher_id() {
     check(
-        with_rule(),
         "
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 a is 7f
 b is 7f
-b: PUB t 5 | later
-b< OK
+b: PUB t 5 | later => OK
 c< later (1)
-a: PUB t 4 | earlier
-a< OK
+a: PUB t 4 | earlier => OK
 c< earlier (1)
 dedup t
 = 0 duplicates, 0 unchecked, 1 publishers
@@ -176,31 +132,24 @@ dedup t
 #[test]
 fn nats_6782_purge_keeps_ids() {
     check(
-        with_rule(),
         "
-c: SUB t ch
-c< OK
+c: SUB t ch => OK
 a is 7f
-a: PUB t 0 | x
-a< OK
+a: PUB t 0 | x => OK
 empty t/ch
 pause t
-a: PUB t 1 | y
-a< OK
+a: PUB t 1 | y => OK
 empty t
 unpause t
-a: PUB t 0 | x
-a< OK
-a: PUB t 1 | y
-a< OK
+a: PUB t 0 | x => OK
+a: PUB t 1 | y => OK
 stats t/ch
 = depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
 dedup t
 = 2 duplicates, 0 unchecked, 1 publishers
 delete t
 c closed
-a: PUB t 0 | x
-a< OK
+a: PUB t 0 | x => OK
 dedup t
 = 0 duplicates, 0 unchecked, 1 publishers
 ",
@@ -210,17 +159,12 @@ dedup t
 #[test]
 fn a_topic_without_a_rule_ignores_numbers() {
     check(
-        with_rule(),
         "
-c: SUB other ch
-c< OK
-c: RDY 9
+c consumes other ch 9
 a is 7f
-a: PUB other 0 | x
-a< OK
+a: PUB other 0 | x => OK
 c< x (1)
-a: PUB other 0 | y
-a< OK
+a: PUB other 0 | y => OK
 c< y (1)
 dedup other
 = no rule
@@ -231,21 +175,15 @@ dedup other
 #[test]
 fn messages_without_numbers_are_stored_and_counted() {
     check(
-        with_rule(),
         "
-a: PUB t | x
-a< OK
-a: MPUB t | y,z
-a< OK
+a: PUB t | x => OK
+a: MPUB t | y,z => OK
 dedup t
 = 0 duplicates, 3 unchecked, 0 publishers
 b is 7f
-b: PUB t 5000 | x
-b< OK
-b: PUB t 0 | y
-b< OK
-b: PUB t 0 | y
-b< OK
+b: PUB t 5000 | x => OK
+b: PUB t 0 | y => OK
+b: PUB t 0 | y => OK
 dedup t
 = 0 duplicates, 5 unchecked, 1 publishers
 ",
@@ -265,28 +203,22 @@ fn redpanda_22670_idle_publisher_evicted_then_refused() {
     rules.add("t", DedupRule::Publisher(rule));
     let mut options = with_rule();
     options.topic.dedup = rules.into();
-    check(
+    check_with(
         options,
         "
 a is 7f
 b is 80
 c is 81
-a: PUB t 0 | x
-a< OK
-b: PUB t 0 | y
-b< OK
-c: PUB t 0 | z
-c< OK
+a: PUB t 0 | x => OK
+b: PUB t 0 | y => OK
+c: PUB t 0 | z => OK
 dedup t
 = 0 duplicates, 0 unchecked, 2 publishers, 1 forgotten
-a: PUB t 0 | x
-a< OK
+a: PUB t 0 | x => OK
 dedup t
 = 0 duplicates, 0 unchecked, 2 publishers, 2 forgotten
-a: MPUB t 0 | x,w
-a< OK
-c: PUB t 0 | z
-c< OK
+a: MPUB t 0 | x,w => OK
+c: PUB t 0 | z => OK
 dedup t
 = 2 duplicates, 0 unchecked, 2 publishers, 2 forgotten
 stats t
@@ -295,50 +227,40 @@ stats t
     );
 }
 
-/// The IDENTIFY of a publisher.
-const IDENTIFY: &str = "a: IDENTIFY | {\"feature_negotiation\":true,\"publisher_id\":\"7f\"}";
-
 /// NATS let a message through again after a restart.
 #[test]
 fn nats_3272_inconsistent_after_restart() {
-    let after = |events: &[&str]| {
-        let mut session = script::Session::new(with_rule());
-        let before = [
-            "c: SUB t ch",
-            "c: RDY 9",
-            IDENTIFY,
-            "a: PUB t 0 | x",
-            "c: FIN #x",
-            "+5s",
-            "a: MPUB t 1 | y,z",
-            "c: FIN #y; FIN #z",
-        ];
-        let behind = [
-            IDENTIFY,
-            "a: MPUB t 0 | x,y,z,w",
-            "dedup t",
-            "c: SUB t ch",
-            "c: RDY 9",
-        ];
-        for line in before.iter().chain(events).chain(&behind) {
-            session.act(line);
-        }
+    let after = |events: &str| {
+        let mut session = Session::new(with_rule());
+        session.play(&format!(
+            "
+c consumes t ch 9
+a is 7f
+a: PUB t 0 | x
+c: FIN #x
++5s
+a: MPUB t 1 | y,z
+c: FIN #y; FIN #z
+{events}
+a is 7f
+a: MPUB t 0 | x,y,z,w
+dedup t
+c consumes t ch 9
+"
+        ));
         let transcript = session.transcript();
-        assert!(
-            transcript.contains("= 3 duplicates, 0 unchecked, 1 publishers"),
-            "{events:?}: {transcript}"
-        );
+        let expected = "= 3 duplicates, 0 unchecked, 1 publishers";
+        assert!(transcript.contains(expected), "{events}: {transcript}");
         assert_eq!(transcript.matches("c< w (").count(), 1, "{transcript}");
     };
-    after(&["restart"]);
-    after(&["restart", "restart"]);
-    after(&["+1s", "restart", "+9s", "restart"]);
-    after(&["+9s", "restart"]);
+    after("restart");
+    after("restart\nrestart");
+    after("+1s\nrestart\n+9s\nrestart");
+    after("+9s\nrestart");
     // By now, everything is synced.
     for seed in 0..20 {
-        let lost = format!("power lost {seed}");
-        after(&["+3s", &lost]);
-        after(&["+3s", &lost, "+9s", &lost]);
+        after(&format!("+3s\npower lost {seed}"));
+        after(&format!("+3s\npower lost {seed}\n+9s\npower lost {seed}"));
     }
 }
 
@@ -347,21 +269,21 @@ fn nats_3272_inconsistent_after_restart() {
 fn a_message_that_a_power_failure_has_taken_is_fresh() {
     let mut both = 0;
     for seed in 0..40 {
-        let mut session = script::Session::new(with_rule());
-        let lines = [
-            "create t/ch",
-            IDENTIFY,
-            "a: PUB t 0 | x",
-            "+3s",
-            "a: PUB t 1 | y",
-            &format!("power lost {seed}"),
-            IDENTIFY,
-            "a: PUB t 0 | x",
-            "a: PUB t 1 | y",
-            "c: SUB t ch",
-            "c: RDY 9",
-        ];
-        lines.iter().for_each(|line| session.act(line));
+        let mut session = Session::new(with_rule());
+        session.play(&format!(
+            "
+create t/ch
+a is 7f
+a: PUB t 0 | x
++3s
+a: PUB t 1 | y
+power lost {seed}
+a is 7f
+a: PUB t 0 | x
+a: PUB t 1 | y
+c consumes t ch 9
+"
+        ));
         let count = |body: &str| session.transcript().matches(body).count();
         assert_eq!(count("c< x ("), 1, "{}", session.transcript());
         assert_eq!(count("c< y ("), 1, "{}", session.transcript());
@@ -380,25 +302,20 @@ fn a_message_that_a_power_failure_has_taken_is_fresh() {
 #[test]
 fn the_number_of_a_message_that_a_start_finds_damaged_stays_if_it_was_saved() {
     for (before, duplicates, depth) in [("", 0, 1), ("+12s\n", 1, 0)] {
-        check(
-            with_rule(),
-            &format!(
-                "
+        check(&format!(
+            "
 create t/ch
 a is 7f
-a: PUB t 0 | first
-a< OK
+a: PUB t 0 | first => OK
 {before}restart spoils first
 a is 7f
-a: PUB t 0 | first
-a< OK
+a: PUB t 0 | first => OK
 dedup t
 = {duplicates} duplicates, 0 unchecked, 1 publishers
 stats t/ch
 = depth {depth}, in flight 0, deferred 0, messages {depth}, requeued 0, timed out 0, clients 0
 "
-            ),
-        );
+        ));
     }
 }
 
@@ -406,28 +323,21 @@ stats t/ch
 #[test]
 fn the_number_of_a_message_that_a_load_finds_damaged_stays() {
     for before in ["", "+12s\n"] {
-        check(
-            with_rule(),
-            &format!(
-                "
+        check(&format!(
+            "
 create t/ch
 a is 7f
-a: MPUB t 0 | first,second
-a< OK
+a: MPUB t 0 | first,second => OK
 {before}restart
 spoil first
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 c< second (1)
 a is 7f
-a: PUB t 0 | first
-a< OK
+a: PUB t 0 | first => OK
 dedup t
 = 1 duplicates, 0 unchecked, 1 publishers
 "
-            ),
-        );
+        ));
     }
 }
 
@@ -436,33 +346,29 @@ dedup t
 #[test]
 fn a_save_that_a_crash_has_left_is_not_yet_durable() {
     for seed in 0..40 {
-        let mut session = script::Session::new(with_rule());
-        let lines = [
-            "c: SUB t ch",
-            "c: RDY 9",
-            IDENTIFY,
-            "a: PUB t 0 | x",
-            "c: FIN #x",
-            "+5s",
-            "a: PUB t 1 | y",
-            "c: FIN #y",
-            "save dies",
-            "+3s",
-            "restart",
-            "c: SUB t ch",
-            "c: RDY 9",
-            "+9s",
-            &format!("power lost {seed}"),
-            IDENTIFY,
-            "a: MPUB t 0 | x,y",
-            "dedup t",
-        ];
-        lines.iter().for_each(|line| session.act(line));
-        let transcript = session.transcript();
-        assert!(
-            transcript.contains("= 2 duplicates, 0 unchecked, 1 publishers"),
-            "seed {seed}: {transcript}"
-        );
+        check(&format!(
+            "
+c consumes t ch 9
+a is 7f
+a: PUB t 0 | x => OK
+c< x (1)
+c: FIN #x
++5s
+a: PUB t 1 | y => OK
+c< y (1)
+c: FIN #y
+save dies
++3s
+restart
+c consumes t ch 9
++9s
+power lost {seed}
+a is 7f
+a: MPUB t 0 | x,y => OK
+dedup t
+= 2 duplicates, 0 unchecked, 1 publishers
+"
+        ));
     }
 }
 
@@ -470,20 +376,15 @@ fn a_save_that_a_crash_has_left_is_not_yet_durable() {
 #[test]
 fn a_full_disk_ends_the_wait_for_a_save() {
     check(
-        with_rule(),
         "
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 a is 7f
-a: PUB t 0 | x
-a< OK
+a: PUB t 0 | x => OK
 c< x (1)
 c: FIN #x
 disk full
 +5s
-a: PUB t 0 | x
-a< OK
+a: PUB t 0 | x => OK
 dedup t
 = 1 duplicates, 0 unchecked, 1 publishers
 ",
@@ -495,12 +396,10 @@ fn a_duplicate_is_answered_when_the_first_copy_is_synced() {
     let mut options = with_rule();
     options.topic.group_commit = true;
     options.topic.log.sync_every = 1;
-    check(
+    check_with(
         options,
         "
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 a is 7f
 b is 7f
 a: PUB t 0 | x

@@ -74,16 +74,14 @@ impl Session {
 fn a_pause_ends_by_itself() {
     check(
         "
-a: SUB t ch; RDY 10
-a< OK
+a: SUB t ch; RDY 10 => OK
 pause t/ch for 10s note repair by ann
 pause t for 20s
 pauses t/ch
 = paused for 10s, repair, ann
 pauses t
 = paused for 20s
-b: PUB t | x
-b< OK
+b: PUB t | x => OK
 +9000ms
 pauses t/ch
 = paused for 1s, repair, ann
@@ -139,8 +137,7 @@ fn a_crash_or_a_stop_does_not_end_a_pause_and_does_not_lengthen_it() {
     for end in ["restart", "stop\nrestart", "power lost 3"] {
         check(&format!(
             "
-a: SUB t ch; RDY 10
-a< OK
+a: SUB t ch; RDY 10 => OK
 pause t/ch for 10s note repair by ann
 pause t for 8s
 pause t for 8s by bob
@@ -150,8 +147,7 @@ pauses t/ch
 = paused for 4.99s, repair, ann
 pauses t
 = paused for 2.99s, bob
-a: SUB t ch; RDY 10; PUB t | x
-a< OK
+a: SUB t ch; RDY 10; PUB t | x => OK
 a< OK
 +4000ms
 pauses t
@@ -175,8 +171,7 @@ pauses t/ch
 fn a_pause_that_is_over_at_the_start_ends_at_once() {
     check(
         "
-a: SUB t ch; RDY 10
-a< OK
+a: SUB t ch; RDY 10 => OK
 pause t/ch for 5ms
 restart
 +0ms
@@ -192,8 +187,7 @@ fn a_wrong_clock_at_the_start_does_not_lengthen_a_pause_beyond_what_was_asked_fo
     for end in ["restart", "stop\nrestart"] {
         check(&format!(
             "
-a: SUB t ch; RDY 10; PUB t | x
-a< OK
+a: SUB t ch; RDY 10; PUB t | x => OK
 a< OK
 a< x (1)
 pause t/ch for 10s note repair by ann

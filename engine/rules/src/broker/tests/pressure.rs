@@ -1,10 +1,8 @@
 //! Clients that ask for more than they take: what the broker keeps for them, and for how long.
 
 use super::script::{self, Session, check, check_with};
-use crate::broker::Broker;
+use crate::BrokerOptions;
 use crate::client::ANSWER_BYTES_MAX;
-use crate::{BrokerOptions, Now};
-use std::time::Duration;
 
 /// A read of the shell's, and what it may find unfinished before it.
 const READ_BYTES: usize = (128 + 16) * 1024;
@@ -25,10 +23,7 @@ fn check_bounded(
 ) {
     const COUNT: usize = 9000;
     let mut session = Session::new(options);
-    before
-        .trim_start()
-        .lines()
-        .for_each(|line| session.act(line));
+    session.play(before);
     session.act("a stuck");
     for piece in 0..3 {
         let range = COUNT / 3 * piece..COUNT / 3 * (piece + 1);
@@ -93,15 +88,11 @@ fn a_consumer_that_is_slow_to_take_messages_may_finish_those_it_has() {
     let large = "y".repeat(400_000);
     check(&format!(
         "
-a: SUB t ch
-a< OK
-a: RDY 2
-p: PUB t | x
-p< OK
+a consumes t ch 2
+p: PUB t | x => OK
 a< x (1)
 a stuck
-p: PUB t | {large}
-p< OK
+p: PUB t | {large} => OK
 a: FIN #x
 stats t/ch
 = depth 0, in flight 1, deferred 0, messages 2, requeued 0, timed out 0, clients 1
@@ -116,26 +107,22 @@ a< {large} (1)
 #[test]
 fn a_consumer_that_is_slow_to_take_redeliveries_may_finish_those_it_has() {
     const COUNT: usize = 2400;
+    let (all, batch) = (COUNT + 1, vec!["y"; COUNT].join(","));
     let mut session = Session::new(script::options());
-    session.act("b: SUB t ch");
-    session.act(&format!("b: RDY {}", COUNT + 1));
-    session.act("p: PUB t | x");
-    session.act(&format!("p: MPUB t | {}", vec!["y"; COUNT].join(",")));
-    session.act("b gone");
+    session.play(&format!(
+        "b consumes t ch {all}\np: PUB t | x\np: MPUB t | {batch}\nb gone"
+    ));
     // The messages of the consumer that is gone time out, and are queued again.
-    session.act("+61s");
-    session.act("a: SUB t ch");
-    session.act("a stuck");
-    session.act(&format!("a: RDY {}", COUNT + 1));
-    session.act("a: FIN #x");
+    session.play(&format!(
+        "+61s\na: SUB t ch\na stuck\na: RDY {all}\na: FIN #x"
+    ));
     assert_eq!(session.backlog("a").0, 0, "the FIN is read");
     session.act("stats t/ch");
-    let expected = format!("= depth 0, in flight {COUNT}, ");
-    assert!(
-        session.transcript().contains(&expected),
-        "{}",
-        session.transcript()
+    let (transcript, expected) = (
+        session.transcript(),
+        format!("= depth 0, in flight {COUNT}, "),
     );
+    assert!(transcript.contains(&expected), "{transcript}");
 }
 
 /// One byte was enough to keep a client that reads next to nothing for ever.
@@ -146,12 +133,9 @@ fn a_byte_now_and_then_does_not_extend_the_deadline_of_a_write() {
         "
 a: IDENTIFY | {{\"heartbeat_interval\":1000}}
 a< OK
-a: SUB t ch
-a< OK
-a: RDY 1
+a consumes t ch 1
 a stuck
-p: PUB t | {large}
-p< OK
+p: PUB t | {large} => OK
 "
     );
     let steps =
@@ -171,12 +155,9 @@ fn output_that_leaves_behind_the_end_of_a_channel_is_nobodys() {
     for what in ["t", "t/ch"] {
         check(&format!(
             "
-a: SUB t ch
-a< OK
-a: RDY 1
+a consumes t ch 1
 a stuck
-p: PUB t | {large}
-p< OK
+p: PUB t | {large} => OK
 a takes 10 at close
 delete {what}
 a closed
@@ -188,11 +169,8 @@ a closed
 /// Returns how many commands of 128 KiB of `command`, behind `before`, are carried out in one piece. In pieces, all of
 /// them are.
 fn commands_at_once(before: &[u8], command: &[u8]) -> usize {
-    let mut broker = Broker::new(script::options());
-    let now = Now {
-        mono: Duration::ZERO,
-        wall_ns: 1_800_000_000_000_000_000,
-    };
+    let mut session = Session::new(script::options());
+    let (broker, now) = session.broker();
     let id = broker.connect(now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
     let mut out = Vec::new();
     assert_eq!(broker.receive(now, id, before, &mut out), before.len());
@@ -209,13 +187,7 @@ fn commands_at_once(before: &[u8], command: &[u8]) -> usize {
         rest = &rest[consumed..];
         // All answers leave.
         while broker.output(id, &mut [std::io::IoSlice::new(&[])]) > 0 {
-            let bytes = broker
-                .clients
-                .get(id)
-                .expect("connected")
-                .output
-                .queue
-                .bytes();
+            let bytes = broker.clients[id].output.queue.bytes();
             broker.sent(now, id, bytes as usize, &mut out);
         }
     }
@@ -245,11 +217,8 @@ fn a_turn_is_bounded_by_work() {
 /// A read of usual commands is one piece: what bounds the work of others costs them no turn.
 #[test]
 fn a_read_of_usual_commands_is_one_piece() {
-    let mut broker = Broker::new(script::options());
-    let now = Now {
-        mono: Duration::ZERO,
-        wall_ns: 1_800_000_000_000_000_000,
-    };
+    let mut session = Session::new(script::options());
+    let (broker, now) = session.broker();
     let id = broker.connect(now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
     let mut out = Vec::new();
     let nop = format!("NOP {}\n", "x".repeat(70));
@@ -270,17 +239,13 @@ fn no_message_comes_before_the_answer_to_its_sub() {
             options,
             &format!(
                 "
-a: PUB t | x
-a< OK
-c: SUB u ch
-c< OK
-a: PUB u | m
-a< OK
+a: PUB t | x => OK
+c: SUB u ch => OK
+a: PUB u | m => OK
 open fails
 a: PUB t | x
 a: SUB u {channel}; RDY 1
-p: PUB u | n
-p< OK
+p: PUB u | n => OK
 +5s
 a< OK
 a< OK
@@ -296,8 +261,7 @@ fn the_first_deadline_of_a_write_begins_when_the_socket_is_full() {
     check_with(
         script::options(),
         "
-a: PUB t | x
-a< OK
+a: PUB t | x => OK
 +20s
 a stuck
 a: PUB t | x

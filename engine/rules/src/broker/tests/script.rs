@@ -12,6 +12,9 @@
 //! a takes 10 at close ... when it is closed by the broker
 //! a takes 10 at deadline  ... when its write deadline has passed
 //! a< OK               what it gets; a message is its body and its attempts: x (1)
+//! a: PUB t | x => OK  ... and gets `OK` at once
+//! a consumes t ch 9   SUB, its `OK`, and RDY 9
+//! a is 7f             IDENTIFY with this publisher's id, and its answer
 //! a closed            the broker closed it
 //! +500ms              time passes, timers fire one by one
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
@@ -90,17 +93,32 @@ pub(super) fn check(script: &str) {
 /// Runs a script; what happens must be what it says.
 #[track_caller]
 pub(super) fn check_with(options: BrokerOptions, script: &str) {
-    let mut session = Session::new(options);
-    let script = script.trim_start();
-    for line in script.lines() {
-        session.act(line);
-        session.broker.check();
-    }
-    assert!(
-        session.transcript == script,
-        "expected\n{script}\ngot\n{}",
-        session.transcript
-    );
+    Session::new(options).check(script);
+}
+
+/// The answer to an IDENTIFY with a publisher's id.
+const AGREED: &str = "{\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"msg_timeout\":60000,\"tls_v1\":false,\"deflate\":false,\"deflate_level\":6,\"max_deflate_level\":6,\"snappy\":false,\"sample_rate\":0,\"auth_required\":false,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\"topology_zone\":\"\",\"publisher_id\":true}";
+
+/// Writes out the short forms of a script.
+fn written_out(script: &str) -> String {
+    let lines = script.trim_start().lines().map(|line| {
+        if let Some(command) = line.strip_suffix(" => OK") {
+            let (name, _) = command.split_once(": ").expect("a client's command");
+            return format!("{command}\n{name}< OK\n");
+        }
+        let words: Vec<&str> = line.split(' ').collect();
+        match words[..] {
+            [name, "consumes", topic, channel, ready] => {
+                format!("{name}: SUB {topic} {channel}\n{name}< OK\n{name}: RDY {ready}\n")
+            }
+            [name, "is", id] => format!(
+                "{name}: IDENTIFY | {{\"feature_negotiation\":true,\"publisher_id\":\"{id}\"}}\n\
+                 {name}< {AGREED}\n"
+            ),
+            _ => format!("{line}\n"),
+        }
+    });
+    lines.collect()
 }
 
 #[derive(Default)]
@@ -206,6 +224,23 @@ impl Session {
     /// Returns the events so far.
     pub(super) fn transcript(&self) -> &str {
         &self.transcript
+    }
+
+    /// Carries out a script. What happens must be what the script says.
+    #[track_caller]
+    pub(super) fn check(&mut self, script: &str) {
+        let (script, before) = (written_out(script), self.transcript.len());
+        self.play(&script);
+        let got = &self.transcript[before..];
+        assert!(got == script, "expected\n{script}\ngot\n{got}");
+    }
+
+    /// Carries out a script, whatever happens.
+    pub(super) fn play(&mut self, script: &str) {
+        for line in written_out(script).lines() {
+            self.act(line);
+            self.broker.check();
+        }
     }
 
     pub(super) fn act(&mut self, line: &str) {
@@ -899,9 +934,11 @@ impl Session {
     fn restored_keys(&self, name: TopicName<'_>, log: &Recovered) -> Option<RestoredKeys> {
         let (path, topic) = (Path::new(DATA_PATH), name.as_str());
         let file = diskq::read_topic_file(&self.files, path, topic).expect("the disk reads");
-        let saved = file.as_deref().map(SavedKeys::decode);
-        let saved = saved.map(|saved| saved.expect("a file is whole"));
-        let mut keys = self.broker.begin_keys(self.now, name, saved.as_ref())?;
+        let mut keys = self.broker.begin_keys(self.now, name)?;
+        if let Some(file) = file {
+            let saved = SavedKeys::decode(&file).expect("a file is whole");
+            keys.load(&saved).expect("it is of the same rule");
+        }
         let read = diskq::read_newest(&self.files, path, topic, log, &mut keys);
         read.expect("the disk reads");
         Some(keys)

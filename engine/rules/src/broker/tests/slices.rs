@@ -4,38 +4,80 @@ use super::script::{Session, options};
 use crate::peek::{
     PeekBudget, PeekFrom, PeekPlace, PeekQuestion, PeekSlice, PeekState, PeekedFrame,
 };
-use crate::stats::StatsFilter;
+use crate::stats::{StatsFilter, StatsSnapshot, UnfinishedSnapshot};
 use diskq_log::Seq;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+/// Begins a snapshot, and takes its first slice.
+fn begin(session: &mut Session, filter: &StatsFilter) -> UnfinishedSnapshot {
+    let (broker, now) = session.broker();
+    let mut unfinished = broker.begin_snapshot(filter);
+    assert!(!broker.continue_snapshot(now, filter, &mut unfinished));
+    unfinished
+}
+
+/// Ends a snapshot. Returns the snapshot, and the number of its slices before the last one.
+fn end(
+    session: &mut Session,
+    filter: &StatsFilter,
+    mut unfinished: UnfinishedSnapshot,
+) -> (StatsSnapshot, usize) {
+    let (broker, now) = session.broker();
+    let mut slices = 1;
+    while !broker.continue_snapshot(now, filter, &mut unfinished) {
+        slices += 1;
+    }
+    (unfinished.finish(), slices)
+}
+
+/// Takes a snapshot. Returns the snapshot, and for each slice but the last one by how much `count` grew in the slice.
+fn grown(
+    session: &mut Session,
+    filter: &StatsFilter,
+    count: impl Fn(&StatsSnapshot) -> usize,
+) -> (StatsSnapshot, Vec<usize>) {
+    let (broker, now) = session.broker();
+    let mut unfinished = broker.begin_snapshot(filter);
+    let (mut sizes, mut before) = (Vec::new(), 0);
+    while !broker.continue_snapshot(now, filter, &mut unfinished) {
+        let found = count(&unfinished.snapshot);
+        sizes.push(found - before);
+        before = found;
+    }
+    (unfinished.finish(), sizes)
+}
+
+/// The names of the topics, each with the number of its channels.
+fn topics(snapshot: &StatsSnapshot) -> Vec<(&str, usize)> {
+    let topics = snapshot.topics.iter();
+    let topics = topics.map(|topic| (&*topic.topic_name, topic.channels.len()));
+    topics.collect()
+}
+
+/// Makes channels with three-digit numbers.
+fn create(session: &mut Session, count: usize, name: impl Fn(&str) -> String) -> Vec<String> {
+    let names: Vec<String> = (0..count).map(|number| format!("{number:03}")).collect();
+    for number in &names {
+        session.act(&format!("create {}", name(number)));
+    }
+    names
+}
+
 #[test]
 fn a_snapshot_in_slices_leaves_out_what_is_deleted_meanwhile() {
     let mut session = Session::new(options());
-    for number in 0..300 {
-        session.act(&format!("create t{number:03}/ch"));
-    }
+    create(&mut session, 300, |number| format!("t{number}/ch"));
     let filter = StatsFilter::default();
-    let (broker, now) = session.broker();
-    let mut unfinished = broker.begin_snapshot(&filter);
-    assert!(!broker.continue_snapshot(now, &filter, &mut unfinished));
-    let names = |snapshot: &crate::stats::StatsSnapshot| -> Vec<String> {
-        let topics = snapshot.topics.iter();
-        topics.map(|topic| topic.topic_name.clone()).collect()
-    };
-    let first = names(&unfinished.snapshot);
-    assert!((50..100).contains(&first.len()), "{}", first.len());
-    session.act("delete t000");
-    session.act("delete t299");
-    session.act("create t298x/ch");
-    let (broker, now) = session.broker();
-    let mut slices = 1;
-    while !broker.continue_snapshot(now, &filter, &mut unfinished) {
-        slices += 1;
-    }
+    let unfinished = begin(&mut session, &filter);
+    let first = unfinished.snapshot.topics.len();
+    assert!((50..100).contains(&first), "{first}");
+    session.play("delete t000\ndelete t299\ncreate t298x/ch");
+    let (snapshot, slices) = end(&mut session, &filter, unfinished);
     assert!(slices > 2, "{slices}");
-    let expected: Vec<String> = (0..299).map(|number| format!("t{number:03}")).collect();
-    assert_eq!(names(&unfinished.finish()), expected);
+    let names: Vec<String> = (0..299).map(|number| format!("t{number:03}")).collect();
+    let expected: Vec<_> = names.iter().map(|name| (&**name, 1)).collect();
+    assert_eq!(topics(&snapshot), expected);
 }
 
 /// A topic with many channels is divided, and a smaller one is not.
@@ -49,32 +91,15 @@ fn a_snapshot_divides_a_topic_with_many_channels() {
         let mut options = options();
         options.topic.latency = latency;
         let mut session = Session::new(options);
-        for number in 0..40 {
-            session.act(&format!("create small/ch{number}"));
-        }
-        for number in 0..1000 {
-            session.act(&format!("create t/ch{number:03}"));
-        }
-        let filter = StatsFilter::default();
-        let (broker, now) = session.broker();
-        let mut unfinished = broker.begin_snapshot(&filter);
-        let mut sizes = Vec::new();
-        let mut before = 0;
-        while !broker.continue_snapshot(now, &filter, &mut unfinished) {
-            let topics = unfinished.snapshot.topics.iter();
-            let channels = topics.map(|topic| topic.channels.len()).sum();
-            sizes.push(channels - before);
-            before = channels;
-        }
+        create(&mut session, 40, |number| format!("small/ch{number}"));
+        let expected = create(&mut session, 1000, |number| format!("t/{number}"));
+        let channels = |snapshot: &StatsSnapshot| topics(snapshot).iter().map(|it| it.1).sum();
+        let (snapshot, sizes) = grown(&mut session, &StatsFilter::default(), channels);
         assert!((7..=50).contains(&sizes.len()), "{sizes:?}");
         assert!(sizes.iter().all(|size| *size <= 40 + 128), "{sizes:?}");
-        let topics = unfinished.finish().topics;
-        let names: Vec<&str> = topics.iter().map(|topic| &*topic.topic_name).collect();
-        assert_eq!(names, ["small", "t"]);
-        assert_eq!(topics[0].channels.len(), 40);
-        let names = topics[1].channels.iter();
+        assert_eq!(topics(&snapshot), [("small", 40), ("t", 1000)]);
+        let names = snapshot.topics[1].channels.iter();
         let names: Vec<&str> = names.map(|channel| &*channel.channel_name).collect();
-        let expected: Vec<String> = (0..1000).map(|number| format!("ch{number:03}")).collect();
         assert_eq!(names, expected);
     }
 }
@@ -82,115 +107,67 @@ fn a_snapshot_divides_a_topic_with_many_channels() {
 #[test]
 fn a_divided_topic_may_change_between_two_slices() {
     let mut session = Session::new(options());
-    for number in 0..300 {
-        session.act(&format!("create t/ch{number:03}"));
-    }
+    create(&mut session, 300, |number| format!("t/ch{number}"));
     session.act("create u/ch");
     let filter = StatsFilter::default();
-    let begin = |session: &mut Session| {
-        let (broker, now) = session.broker();
-        let mut unfinished = broker.begin_snapshot(&filter);
-        assert!(!broker.continue_snapshot(now, &filter, &mut unfinished));
-        unfinished
-    };
-    let end = |session: &mut Session, mut unfinished: crate::stats::UnfinishedSnapshot| {
-        let (broker, now) = session.broker();
-        while !broker.continue_snapshot(now, &filter, &mut unfinished) {}
-        let topics = unfinished.finish().topics.into_iter();
-        let counts = topics.map(|topic| (topic.topic_name, topic.channels.len()));
-        counts.collect::<Vec<_>>()
-    };
-    let unfinished = begin(&mut session);
-    // The last one of the slice, and one that comes next.
-    for channel in ["ch127", "ch128", "ch200"] {
-        session.act(&format!("delete t/{channel}"));
+    // The last one of the slice, one that comes next, and a later one.
+    let channels = "delete t/ch127\ndelete t/ch128\ndelete t/ch200\ncreate t/ch299x";
+    for (changes, expected) in [
+        (channels, &[("t", 299), ("u", 1)][..]),
+        ("delete t\ncreate t/ch000", &[("u", 1)]),
+    ] {
+        let unfinished = begin(&mut session, &filter);
+        session.play(changes);
+        let (snapshot, _) = end(&mut session, &filter, unfinished);
+        assert_eq!(topics(&snapshot), expected);
     }
-    session.act("create t/ch299x");
-    let counts = end(&mut session, unfinished);
-    assert_eq!(counts, [("t".to_owned(), 299), ("u".to_owned(), 1)]);
-    let unfinished = begin(&mut session);
-    session.act("delete t");
-    session.act("create t/ch000");
-    let counts = end(&mut session, unfinished);
-    assert_eq!(counts, [("u".to_owned(), 1)]);
 }
 
 /// The consumers of a channel, and all producers, came in one turn.
 #[test]
 fn a_snapshot_divides_the_connections() {
     let mut session = Session::new(options());
-    session.act("create t/a");
-    session.act("create t/c");
+    session.play("create t/a\ncreate t/c");
+    let id = |name: &str| format!("{name}: IDENTIFY | {{\"client_id\":\"{name}\"}}");
     for number in 0..500 {
-        session.act(&format!(
-            "c{number}: IDENTIFY | {{\"client_id\":\"c{number}\"}}; SUB t b"
-        ));
+        session.act(&format!("{}; SUB t b", id(&format!("c{number}"))));
     }
     session.act("c500: SUB t c");
     for number in 0..300 {
-        session.act(&format!(
-            "p{number}: IDENTIFY | {{\"client_id\":\"p{number}\"}}; PUB t | x"
-        ));
+        session.act(&format!("{}; PUB t | x", id(&format!("p{number}"))));
     }
     let filter = StatsFilter {
         include_clients: true,
         ..StatsFilter::default()
     };
-    let connections = |unfinished: &crate::stats::UnfinishedSnapshot| -> usize {
-        let snapshot = &unfinished.snapshot;
+    let connections = |snapshot: &StatsSnapshot| -> usize {
         let channels = snapshot.topics.iter().flat_map(|topic| &topic.channels);
         let consumers = channels.flat_map(|channel| channel.clients.iter().flatten());
-        let consumers = consumers.count();
-        consumers + snapshot.producers.len()
+        consumers.count() + snapshot.producers.len()
     };
-    let (broker, now) = session.broker();
-    let mut unfinished = broker.begin_snapshot(&filter);
-    let mut sizes = Vec::new();
-    let mut before = 0;
-    while !broker.continue_snapshot(now, &filter, &mut unfinished) {
-        sizes.push(connections(&unfinished) - before);
-        before = connections(&unfinished);
-    }
+    let (whole, sizes) = grown(&mut session, &filter, connections);
     assert!(sizes.iter().all(|size| *size <= 2 * 128), "{sizes:?}");
     assert!((6..=12).contains(&sizes.len()), "{sizes:?}");
-    let whole = unfinished.finish();
-    let channels = whole.topics[0].channels.iter();
-    let channels: Vec<_> = channels
-        .map(|channel| {
-            let consumers = channel.clients.as_deref().unwrap();
-            let clients: BTreeSet<&str> = consumers.iter().map(|it| &*it.client_id).collect();
-            (
-                &*channel.channel_name,
-                channel.client_count,
-                consumers.len(),
-                clients.len(),
-            )
-        })
-        .collect();
+    let channels = whole.topics[0].channels.iter().map(|channel| {
+        let consumers = channel.clients.as_deref().unwrap();
+        let clients: BTreeSet<&str> = consumers.iter().map(|it| &*it.client_id).collect();
+        let counts = [consumers.len(), clients.len()];
+        (&*channel.channel_name, channel.client_count, counts)
+    });
     assert_eq!(
-        channels,
-        [("a", 0, 0, 0), ("b", 500, 500, 500), ("c", 1, 1, 1)]
+        channels.collect::<Vec<_>>(),
+        [("a", 0, [0, 0]), ("b", 500, [500, 500]), ("c", 1, [1, 1])]
     );
     let producers: BTreeSet<&str> = whole.producers.iter().map(|it| &*it.client_id).collect();
     assert_eq!((whole.producers.len(), producers.len()), (300, 300));
 
     // A connection that closes between two slices is left out, and so are those of a topic that is deleted.
-    let (broker, now) = session.broker();
-    let mut unfinished = broker.begin_snapshot(&filter);
-    assert!(!broker.continue_snapshot(now, &filter, &mut unfinished));
-    session.act("c499 gone");
-    session.act("p7 gone");
-    let (broker, now) = session.broker();
-    while !broker.continue_snapshot(now, &filter, &mut unfinished) {}
-    assert_eq!(connections(&unfinished), 799);
-    let (broker, now) = session.broker();
-    let mut unfinished = broker.begin_snapshot(&filter);
-    assert!(!broker.continue_snapshot(now, &filter, &mut unfinished));
-    session.act("delete t");
-    let (broker, now) = session.broker();
-    while !broker.continue_snapshot(now, &filter, &mut unfinished) {}
-    let whole = unfinished.finish();
-    assert_eq!((whole.topics.len(), whole.producers.len()), (0, 299));
+    for (changes, expected) in [("c499 gone\np7 gone", (1, 799)), ("delete t", (0, 299))] {
+        let unfinished = begin(&mut session, &filter);
+        session.play(changes);
+        let (whole, _) = end(&mut session, &filter, unfinished);
+        assert_eq!((whole.topics.len(), connections(&whole)), expected);
+    }
 }
 
 fn question(from: PeekFrom, bytes_max: usize) -> PeekQuestion {
@@ -220,14 +197,7 @@ fn bodies(slice: &PeekSlice) -> Vec<String> {
 #[test]
 fn a_slice_ends_at_its_budget_and_says_where_to_go_on() {
     let mut session = Session::new(options());
-    for line in [
-        "a: SUB t ch",
-        "a< OK",
-        "p: MPUB t | aa,bb,cc,dddd,ee",
-        "p< OK",
-    ] {
-        session.act(line);
-    }
+    session.play("a: SUB t ch\np: MPUB t | aa,bb,cc,dddd,ee");
     let (broker, now) = session.broker();
     let first = broker.peek(now, &question(PeekFrom::Oldest, 1000)).unwrap();
     assert_eq!(bodies(&first), ["aa", "bb", "cc"]);
@@ -243,25 +213,15 @@ fn a_slice_ends_at_its_budget_and_says_where_to_go_on() {
     let small = broker.peek(now, &question(PeekFrom::Newest, 1)).unwrap();
     assert_eq!(bodies(&small), ["ee"]);
     assert_eq!(small.next, Some(small.messages[0].next));
-    session.act("a: RDY 2");
-    session.act("a< aa (1)");
-    session.act("a< bb (1)");
+    session.check("a: RDY 2\na< aa (1)\na< bb (1)");
     let (broker, now) = session.broker();
     let flight = broker
         .peek(now, &question(PeekFrom::InFlight, 1000))
         .unwrap();
     assert_eq!(bodies(&flight), ["aa", "bb"]);
     let state = &flight.messages[0].state;
-    assert!(
-        matches!(
-            state,
-            PeekState::InFlight {
-                client: Some(_),
-                ..
-            }
-        ),
-        "{state:?}"
-    );
+    let has_client = matches!(state, PeekState::InFlight { client, .. } if client.is_some());
+    assert!(has_client, "{state:?}");
     assert_eq!((flight.messages[0].attempts, flight.next), (1, None));
 }
 
@@ -294,27 +254,23 @@ fn go_through(
 #[test]
 fn the_lists_of_tried_messages_are_one_list_for_a_peek() {
     let mut session = Session::new(options());
-    for line in [
-        "a: SUB t ch",
-        "a< OK",
-        "a: RDY 5",
-        "p: MPUB t | aa,bb,cc,dd,ee",
-        "p< OK",
-        "a< aa (1)",
-        "a< bb (1)",
-        "a< cc (1)",
-        "a< dd (1)",
-        "a< ee (1)",
-        "a: REQ #cc 0",
-        "a< cc (2)",
-        "a: REQ #dd 60000",
-        "a: RDY 0",
-        "a: REQ #ee 0",
-        "p: DPUB t 60000 | ff",
-        "p< OK",
-    ] {
-        session.act(line);
-    }
+    session.check(
+        "
+a consumes t ch 5
+p: MPUB t | aa,bb,cc,dd,ee => OK
+a< aa (1)
+a< bb (1)
+a< cc (1)
+a< dd (1)
+a< ee (1)
+a: REQ #cc 0
+a< cc (2)
+a: REQ #dd 60000
+a: RDY 0
+a: REQ #ee 0
+p: DPUB t 60000 | ff => OK
+",
+    );
     let all = ["aa 1", "bb 1", "cc 2", "dd 1", "ee 1"];
     let budgets = [
         (9, 99, 1000),
@@ -375,26 +331,21 @@ fn the_log_shows_what_consumers_have_finished_already() {
     let (found, slice) = published(&mut session, Seq(0), 9);
     let end = slice.log_end.unwrap();
     assert_eq!((found.len(), end.newest, end.message_count), (0, Seq(0), 0));
-    for line in [
-        "a: SUB t ch",
-        "a< OK",
-        "a: RDY 9",
-        "p: MPUB t | aa,bb,cc",
-        "p< OK",
-        "a< aa (1)",
-        "a< bb (1)",
-        "a< cc (1)",
-        "a: FIN #aa",
-        "a: FIN #bb",
-        "a: REQ #cc 60000",
-        "p: DPUB t 60000 | dd",
-        "p< OK",
-        "a: RDY 0",
-        "p: PUB t | ee",
-        "p< OK",
-    ] {
-        session.act(line);
-    }
+    session.check(
+        "
+a consumes t ch 9
+p: MPUB t | aa,bb,cc => OK
+a< aa (1)
+a< bb (1)
+a< cc (1)
+a: FIN #aa
+a: FIN #bb
+a: REQ #cc 60000
+p: DPUB t 60000 | dd => OK
+a: RDY 0
+p: PUB t | ee => OK
+",
+    );
     let all = [
         "ee owed",
         "dd owed",
@@ -434,8 +385,7 @@ fn the_log_of_a_topic_with_many_channels_says_nothing_of_finished_messages() {
     for channel in 0..9 {
         session.act(&format!("create t/ch{channel}"));
     }
-    session.act("p: PUB t | aa");
-    session.act("p< OK");
+    session.check("p: PUB t | aa => OK");
     assert_eq!(published(&mut session, Seq(0), 9).0, ["aa unknown"]);
     session.act("delete t/ch8");
     assert_eq!(published(&mut session, Seq(0), 9).0, ["aa owed"]);
@@ -449,7 +399,6 @@ fn the_log_of_a_topic_with_many_channels_says_nothing_of_finished_messages() {
 #[test]
 fn the_log_of_a_topic_without_channels_has_only_owed_messages() {
     let mut session = Session::new(options());
-    session.act("p: MPUB t | aa,bb");
-    session.act("p< OK");
+    session.check("p: MPUB t | aa,bb => OK");
     assert_eq!(published(&mut session, Seq(0), 9).0, ["bb owed", "aa owed"]);
 }

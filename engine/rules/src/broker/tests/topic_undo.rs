@@ -18,8 +18,7 @@ stats t
 undo t
 = 4 messages for 10s
 +2000ms
-b: PUB t | e
-b< OK
+b: PUB t | e => OK
 unempty t
 undo t
 = no undo
@@ -27,8 +26,7 @@ stats t
 = depth 5, messages 5, bytes 5
 unempty t
 = NotFound
-a: SUB t ch; RDY 10
-a< OK
+a: SUB t ch; RDY 10 => OK
 {unpause}a< a (1)
 a< b (1)
 a< c (1)
@@ -45,20 +43,16 @@ a< d (1)
 fn an_undo_of_a_topic_gives_the_messages_to_its_channels() {
     check(
         "
-b: SUB t x; MPUB t | a,b
-b< OK
+b: SUB t x; MPUB t | a,b => OK
 b< OK
 pause t
-b: MPUB t | c,d; DPUB t 20000 | e
-b< OK
+b: MPUB t | c,d; DPUB t 20000 | e => OK
 b< OK
 empty t for 1h
 unpause t
-b: MPUB t | f,g
-b< OK
+b: MPUB t | f,g => OK
 create t/y
-b: PUB t | h
-b< OK
+b: PUB t | h => OK
 unempty t
 stats t
 = depth 0, messages 8, bytes 8
@@ -76,8 +70,7 @@ b< g (1)
 b< h (1)
 +18s
 b: FIN #a; FIN #b; FIN #c; FIN #d; FIN #f; FIN #g; FIN #h
-a: SUB t y; RDY 10
-a< OK
+a: SUB t y; RDY 10 => OK
 a< c (1)
 a< d (1)
 a< h (1)
@@ -96,12 +89,10 @@ fn an_undo_of_a_topic_waits_for_newer_messages_that_channels_have() {
         "
 create t/x
 pause t
-b: MPUB t | a,b
-b< OK
+b: MPUB t | a,b => OK
 empty t for 1h
 unpause t
-b: PUB t | c
-b< OK
+b: PUB t | c => OK
 pause t
 unempty t
 = OfPaused
@@ -125,20 +116,17 @@ stats t/x
 fn the_time_and_other_commands_end_the_undo_of_a_topic() {
     check(
         "
-b: PUB t | a
-b< OK
+b: PUB t | a => OK
 empty t for 10s
 +10s
 undo t
 = no undo
 unempty t
 = NotFound
-b: PUB t | b
-b< OK
+b: PUB t | b => OK
 empty t for 10s
 +1000ms
-b: PUB t | c
-b< OK
+b: PUB t | c => OK
 empty t for 1s
 undo t
 = 2 messages for 9s
@@ -148,12 +136,10 @@ empty t
 undo t
 = no undo
 delete t/x
-b: PUB t | d
-b< OK
+b: PUB t | d => OK
 empty t for 10s
 delete t
-b: PUB t | e
-b< OK
+b: PUB t | e => OK
 undo t
 = no undo
 unempty t
@@ -170,8 +156,7 @@ fn a_crash_or_a_stop_ends_no_undo_of_a_topic() {
     for end in ["restart", "stop\nrestart"] {
         check(&format!(
             "
-a: MPUB t | a,b; DPUB t 20000 | c
-a< OK
+a: MPUB t | a,b; DPUB t 20000 | c => OK
 a< OK
 empty t for 10s
 +5000ms
@@ -180,8 +165,7 @@ undo t
 = 3 messages for 4.99s
 stats t
 = depth 0, messages 0, bytes 0
-a: PUB t | d
-a< OK
+a: PUB t | d => OK
 {end}
 unempty t
 {end}
@@ -191,8 +175,7 @@ stats t
 = depth 4, messages 0, bytes 0
 empty t for 10s
 create t/x
-a: PUB t | e
-a< OK
+a: PUB t | e => OK
 unempty t
 {end}
 stats t/x
@@ -210,8 +193,7 @@ fn a_power_failure_takes_neither_the_undo_of_a_topic_nor_its_use() {
             group_commit(),
             &format!(
                 "
-a: MPUB t | a,b
-a< OK
+a: MPUB t | a,b => OK
 empty t for 10s
 power lost {seed}
 undo t
@@ -261,8 +243,7 @@ stats t
 fn the_undo_of_a_topic_needs_a_channel_that_keeps_its_messages() {
     check(
         "
-b: MPUB t | a,b,c
-b< OK
+b: MPUB t | a,b,c => OK
 empty t for 1h
 create t/e#ephemeral
 unempty t

@@ -20,20 +20,16 @@ fn dropped_messages_are_counted_and_channels_lose_none() {
     check_with(
         with_bounds(UnclaimedBounds::DROP),
         "
-a: PUB t | x; MPUB t | y,z; DPUB t 500 | later
-a< OK
+a: PUB t | x; MPUB t | y,z; DPUB t 500 | later => OK
 a< OK
 a< OK
 stats t
 = depth 0, messages 4, bytes 8, dropped 4
-a: PUB kept | x
-a< OK
+a: PUB kept | x => OK
 stats kept
 = depth 1, messages 1, bytes 1
-b: SUB t ch
-b< OK
-a: PUB t | w; DPUB t 500 | last
-a< OK
+b: SUB t ch => OK
+a: PUB t | w; DPUB t 500 | last => OK
 a< OK
 stats t
 = depth 0, messages 6, bytes 13, dropped 4
@@ -42,8 +38,7 @@ b< w (1)
 +500ms
 b< last (1)
 b: FIN #w; FIN #last
-a: PUB t#ephemeral | x
-a< OK
+a: PUB t#ephemeral | x => OK
 stats t#ephemeral
 = depth 1, messages 1, bytes 1
 ",
@@ -56,19 +51,13 @@ fn the_oldest_messages_go_first() {
     check_with(
         with_bounds(UnclaimedBounds { bytes, ..KEEP }),
         "
-a: PUB t | 1
-a< OK
-a: PUB t | 2
-a< OK
-a: MPUB t | 3,4,5
-a< OK
-a: PUB t | 6
-a< OK
+a: PUB t | 1 => OK
+a: PUB t | 2 => OK
+a: MPUB t | 3,4,5 => OK
+a: PUB t | 6 => OK
 stats t
 = depth 4, messages 6, bytes 6, dropped 2
-b: SUB t ch
-b< OK
-b: RDY 9
+b consumes t ch 9
 b< 3 (1)
 b< 4 (1)
 b< 5 (1)
@@ -83,12 +72,10 @@ fn messages_that_are_too_old_go() {
     check_with(
         with_bounds(UnclaimedBounds { age, ..KEEP }),
         "
-a: PUB t | 1
-a< OK
+a: PUB t | 1 => OK
 a gone
 +10s
-b: PUB t | 2
-b< OK
+b: PUB t | 2 => OK
 b gone
 +53900ms
 stats t
@@ -117,13 +104,10 @@ fn a_topic_keeps_everything_in_its_grace_and_before_its_start() {
 a: PUB t | x
 unasked t
 a< OK
-a: PUB t | y
-a< OK
+a: PUB t | y => OK
 stats t
 = depth 2, messages 2, bytes 2
-b: SUB t ch
-b< OK
-b: RDY 2
+b consumes t ch 2
 b< x (1)
 b< y (1)
 b: FIN #x; FIN #y
@@ -147,25 +131,19 @@ fn a_pause_keeps_messages_as_long_as_there_is_a_channel() {
     check_with(
         with_bounds(UnclaimedBounds { bytes, ..KEEP }),
         "
-a: PUB t | 0
-a< OK
-b: SUB t ch
-b< OK
+a: PUB t | 0 => OK
+b: SUB t ch => OK
 pause t
-a: MPUB t | 1,2,3,4
-a< OK
+a: MPUB t | 1,2,3,4 => OK
 stats t
 = depth 4, messages 5, bytes 5
 b gone
 delete t/ch
-a: PUB t | 5
-a< OK
+a: PUB t | 5 => OK
 stats t
 = depth 2, messages 6, bytes 6, dropped 3
 unpause t
-c: SUB t new
-c< OK
-c: RDY 9
+c consumes t new 9
 c< 4 (1)
 c< 5 (1)
 ",
@@ -178,21 +156,17 @@ fn a_restart_keeps_the_bounds() {
     check_with(
         with_bounds(UnclaimedBounds { bytes, ..KEEP }),
         "
-a: MPUB t | 1,2,3
-a< OK
+a: MPUB t | 1,2,3 => OK
 stats t
 = depth 2, messages 3, bytes 3, dropped 1
 +3s
 restart
 stats t
 = depth 2, messages 0, bytes 0
-b: MPUB t | 4,5
-b< OK
+b: MPUB t | 4,5 => OK
 stats t
 = depth 2, messages 2, bytes 2, dropped 2
-c: SUB t ch
-c< OK
-c: RDY 9
+c consumes t ch 9
 c< 4 (1)
 c< 5 (1)
 ",
@@ -213,18 +187,15 @@ fn only_what_the_topic_keeps_counts_behind_an_undo() {
         options,
         &format!(
             "
-a: MPUB t | 1,2
-a< OK
+a: MPUB t | 1,2 => OK
 empty t for 1h
 create t/ch
 {publish}delete t/ch
-a: MPUB t | 3,4
-a< OK
+a: MPUB t | 3,4 => OK
 unempty t
 stats t
 = depth 4, messages 28, bytes 12004
-b: SUB t ch; RDY 9
-b< OK
+b: SUB t ch; RDY 9 => OK
 b< 1 (1)
 b< 2 (1)
 b< 3 (1)

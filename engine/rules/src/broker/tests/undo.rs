@@ -2,7 +2,7 @@
 
 use super::group_commit;
 use super::script::{Session, check, check_with, duration, options};
-use crate::{AdminError, DeadLetterRules, TaskId};
+use crate::{AdminError, Broker, DeadLetterRules, Now, Outcome, TaskId};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -10,33 +10,32 @@ impl Session {
     /// Empties a topic or channel with an undo.
     pub(super) fn empty_for(&mut self, what: &str, time: &str) {
         let time = Some(duration(time));
-        loop {
-            let (now, task) = (self.now, TaskId(0));
-            let emptied = match what.split_once('/') {
-                None => self.broker.empty_topic(now, what, time, task),
-                Some(channel) => self.broker.empty_channel(now, channel, time, task),
-            };
-            self.run_until_idle(Vec::new());
-            match emptied {
-                Ok(crate::Outcome::Later) => {}
-                emptied => return self.say_refusal(emptied),
-            }
-        }
+        self.try_until_done(|broker, now| match what.split_once('/') {
+            None => broker.empty_topic(now, what, time, TaskId(0)),
+            Some(channel) => broker.empty_channel(now, channel, time, TaskId(0)),
+        });
     }
 
     /// Brings the messages back that a topic or channel was emptied of.
     pub(super) fn unempty(&mut self, what: &str) {
+        self.try_until_done(|broker, now| match what.split_once('/') {
+            None => broker.unempty_topic(now, what, TaskId(0)),
+            Some((topic, channel)) => broker.unempty_channel(now, topic, channel, TaskId(0)),
+        });
+    }
+
+    /// Carries out an operator's command, and says why it is refused.
+    fn try_until_done(&mut self, act: impl Fn(&mut Broker, Now) -> Result<Outcome, AdminError>) {
         loop {
-            let (now, task) = (self.now, TaskId(0));
-            let done = match what.split_once('/') {
-                None => self.broker.unempty_topic(now, what, task),
-                Some((topic, channel)) => self.broker.unempty_channel(now, topic, channel, task),
-            };
+            let done = act(&mut self.broker, self.now);
             self.run_until_idle(Vec::new());
             match done {
-                Ok(crate::Outcome::Later) => {}
-                done => return self.say_refusal(done),
+                Ok(Outcome::Later) => continue,
+                Ok(_) => {}
+                Err(AdminError::NoUndo(why)) => self.say(&format!("{why:?}")),
+                Err(error) => self.say(&format!("{error:?}")),
             }
+            return;
         }
     }
 
@@ -66,14 +65,6 @@ impl Session {
         self.run_until_idle(Vec::new());
     }
 
-    fn say_refusal(&mut self, done: Result<crate::Outcome, AdminError>) {
-        match done {
-            Ok(_) => {}
-            Err(AdminError::NoUndo(why)) => self.say(&format!("{why:?}")),
-            Err(error) => self.say(&format!("{error:?}")),
-        }
-    }
-
     fn say(&mut self, text: &str) {
         writeln!(self.transcript, "= {text}").expect("a String takes all");
     }
@@ -83,10 +74,8 @@ impl Session {
 fn messages_of_all_states_come_back_before_later_ones() {
     check(
         "
-a: SUB t ch; RDY 2
-a< OK
-b: MPUB t | a,b,c,d; DPUB t 20000 | e
-b< OK
+a: SUB t ch; RDY 2 => OK
+b: MPUB t | a,b,c,d; DPUB t 20000 | e => OK
 b< OK
 a< a (1)
 a< b (1)
@@ -100,8 +89,7 @@ undo t/ch
 = 5 messages for 10s
 a: FIN #a
 a< E_FIN_FAILED FIN #a failed ID not in flight
-b: PUB t | f
-b< OK
+b: PUB t | f => OK
 +2000ms
 unempty t/ch
 undo t/ch
@@ -126,8 +114,7 @@ unempty t/ch
 fn the_time_ends_and_so_do_other_commands() {
     check(
         "
-b: SUB t ch; MPUB t | a,b
-b< OK
+b: SUB t ch; MPUB t | a,b => OK
 b< OK
 empty t/ch for 10s
 +10s
@@ -135,8 +122,7 @@ undo t/ch
 = no undo
 unempty t/ch
 = NotFound
-b: PUB t | c
-b< OK
+b: PUB t | c => OK
 empty t/ch for 10s
 undo t/ch
 = 1 messages for 10s
@@ -146,8 +132,7 @@ undo t/ch
 empty t/ch for 10s
 undo t/ch
 = no undo
-b: PUB t | d
-b< OK
+b: PUB t | d => OK
 empty t/ch for 10s
 delete t/ch
 b closed
@@ -162,19 +147,15 @@ undo t/ch
 fn a_second_empty_adds_to_the_undo() {
     check(
         "
-a: SUB t ch
-a< OK
-a: MPUB t | a,b
-a< OK
+a: SUB t ch => OK
+a: MPUB t | a,b => OK
 empty t/ch for 1h
-a: PUB t | c
-a< OK
+a: PUB t | c => OK
 +1000ms
 empty t/ch for 10s
 undo t/ch
 = 3 messages for 3599s
-a: PUB t | d
-a< OK
+a: PUB t | d => OK
 unempty t/ch
 a: RDY 10
 a< a (1)
@@ -197,10 +178,8 @@ fn a_crash_or_a_stop_ends_no_undo() {
     for end in ["restart", "stop\nrestart"] {
         check(&format!(
             "
-a: SUB t ch; RDY 1
-a< OK
-a: MPUB t | a,b; DPUB t 20000 | c
-a< OK
+a: SUB t ch; RDY 1 => OK
+a: MPUB t | a,b; DPUB t 20000 | c => OK
 a< OK
 a< a (1)
 empty t/ch for 10s
@@ -210,8 +189,7 @@ undo t/ch
 = 3 messages for 4.99s
 stats t/ch
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
-a: SUB t ch; RDY 10; PUB t | d
-a< OK
+a: SUB t ch; RDY 10; PUB t | d => OK
 a< OK
 a< d (1)
 a: FIN #d
@@ -247,13 +225,11 @@ fn a_power_failure_takes_neither_an_undo_nor_its_use() {
             group_commit(),
             &format!(
                 "
-a: SUB t ch; RDY 1
-a< OK
+a: SUB t ch; RDY 1 => OK
 a: MPUB t | a,b
 a< a (1)
 a< OK
-a: DPUB t 20000 | c
-a< OK
+a: DPUB t 20000 | c => OK
 empty t/ch for 10s
 power lost {seed}
 undo t/ch
@@ -278,8 +254,7 @@ unempty t/ch
 fn ephemeral_channels_have_no_undo() {
     check(
         "
-a: SUB t ch#ephemeral; PUB t | x
-a< OK
+a: SUB t ch#ephemeral; PUB t | x => OK
 a< OK
 empty t/ch#ephemeral for 10s
 = OfEphemeral
@@ -298,10 +273,8 @@ fn dead_letters_of_an_undo_are_dead_letters_again() {
     check_with(
         options,
         "
-a: SUB t ch; RDY 1
-a< OK
-a: PUB t | x
-a< OK
+a: SUB t ch; RDY 1 => OK
+a: PUB t | x => OK
 a< x (1)
 empty t/ch for 10s
 unempty t/ch
@@ -320,20 +293,17 @@ stats dead
 fn later_empties_prolong_no_undo_beyond_a_day() {
     check(
         "
-b: PUB t | a
-b< OK
+b: PUB t | a => OK
 b gone
 empty t for 20h
 +10h
-b: PUB t | b
-b< OK
+b: PUB t | b => OK
 b gone
 empty t for 24h
 undo t
 = 2 messages for 50400s
 +13h
-b: PUB t | c
-b< OK
+b: PUB t | c => OK
 b gone
 empty t for 24h
 undo t
@@ -351,15 +321,12 @@ undo t
 fn a_wall_clock_that_is_set_back_delays_no_message_of_an_undo() {
     check(
         "
-a: SUB t ch; RDY 2
-a< OK
-a: DPUB t 20000 | x
-a< OK
+a: SUB t ch; RDY 2 => OK
+a: DPUB t 20000 | x => OK
 empty t/ch for 1h
 clock back 1h
 +2s
-a: DPUB t 20000 | y
-a< OK
+a: DPUB t 20000 | y => OK
 empty t/ch for 1h
 unempty t/ch
 +17s
@@ -369,8 +336,7 @@ a< x (1)
 a< y (1)
 a: FIN #x; FIN #y
 a gone
-b: PUB u | z; DPUB u 20000 | x
-b< OK
+b: PUB u | z; DPUB u 20000 | x => OK
 b< OK
 b gone
 empty u for 1h
@@ -379,8 +345,7 @@ pause u
 restart
 unempty u
 unpause u
-a: SUB u ch; RDY 2
-a< OK
+a: SUB u ch; RDY 2 => OK
 a< z (1)
 +18s
 +2s
@@ -392,13 +357,7 @@ a< x (1)
 #[test]
 fn a_full_disk_ends_every_undo() {
     let mut session = Session::new(options());
-    for line in [
-        "a: SUB t ch; MPUB t | a,b",
-        "empty t/ch for 1h",
-        "undo t/ch",
-    ] {
-        session.act(line);
-    }
+    session.play("a: SUB t ch; MPUB t | a,b\nempty t/ch for 1h\nundo t/ch");
     assert!(session.transcript().contains("= 2 messages for 3600s"));
     let mut out = Vec::new();
     session.broker.drop_undos(&mut out);
@@ -411,15 +370,13 @@ fn a_full_disk_ends_every_undo() {
 /// Without the undo, a full disk has more room. Any other failure would stay.
 #[test]
 fn only_a_full_disk_ends_an_undo() {
-    for (is_full, expected) in [(true, "= no undo\n"), (false, "= 2 messages for 3600s\n")] {
+    for (failure, is_full, expected) in [
+        ("disk full", true, "= no undo\n"),
+        ("segment fails", false, "= 2 messages for 3600s\n"),
+    ] {
         let mut session = Session::new(options());
-        session.act("a: SUB t ch; MPUB t | a,b");
-        session.act("empty t/ch for 1h");
-        session.act(if is_full {
-            "disk full"
-        } else {
-            "segment fails"
-        });
+        session.play("a: SUB t ch; MPUB t | a,b\nempty t/ch for 1h");
+        session.act(failure);
         session.act("b: PUB u | x");
         assert!(session.transcript().contains("E_PUB_FAILED"));
         session.act("undo t/ch");
@@ -436,8 +393,7 @@ fn only_a_full_disk_ends_an_undo() {
 #[test]
 fn an_undo_ends_only_if_the_disk_has_no_room_for_any_segment() {
     let mut session = Session::new(options());
-    session.act("a: SUB t ch; MPUB t | a,b");
-    session.act("empty t/ch for 1h");
+    session.play("a: SUB t ch; MPUB t | a,b\nempty t/ch for 1h");
     let publish = format!("b: PUB u | {}", "x".repeat(1000));
     for _ in 0..100 {
         session.act(&publish);
@@ -476,13 +432,10 @@ fn an_undo_that_a_full_disk_ends_makes_room_soon() {
     for _ in 0..300 {
         session.act(&publish);
     }
-    session.act("empty t/ch for 1h");
-    session.act("disk full");
-    session.act("b: PUB u | x");
+    session.play("empty t/ch for 1h\ndisk full\nb: PUB u | x");
     assert!(session.transcript().contains("E_PUB_FAILED"));
     // The topic gives back its segments when it has been idle for 5 s.
-    session.act("+10s");
-    session.act("c: PUB u | x");
+    session.play("+10s\nc: PUB u | x");
     let transcript = session.transcript();
     assert!(transcript.ends_with("c< OK\n"), "{transcript}");
 }

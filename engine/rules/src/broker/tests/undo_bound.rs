@@ -21,19 +21,10 @@ fn publish_deferred(session: &mut Session, defer_ms: u32) {
     session.run_until_idle(out);
 }
 
-/// Carries out commands, and checks the lines that follow from them.
-fn check_next(session: &mut Session, script: &str) {
-    let before = session.transcript().len();
-    script.trim().lines().for_each(|line| session.act(line));
-    assert_eq!(session.transcript()[before..].trim(), script.trim());
-}
-
 /// A session whose topic `t` has a segment.
 fn with_topic() -> Session {
     let mut session = Session::new(options());
-    for line in ["a: PUB t | a", "empty t"] {
-        session.act(line);
-    }
+    session.play("a: PUB t | a\nempty t");
     session
 }
 
@@ -45,8 +36,7 @@ fn an_undo_has_a_bounded_size() {
     for _ in 0..=UNDO_ENTRIES_MAX {
         publish_deferred(&mut session, 60_000);
     }
-    check_next(
-        &mut session,
+    session.check(
         "
 empty t/ch for 60s
 = TooLarge
@@ -72,13 +62,9 @@ fn each_part_of_a_range_counts_in_an_undo() {
         }
     };
     publish_pairs(&mut session, UNDO_ENTRIES_MAX / 2 - 2);
-    check_next(
-        &mut session,
-        "empty t for 1h\nundo t\n= 16380 messages for 3600s",
-    );
+    session.check("empty t for 1h\nundo t\n= 16380 messages for 3600s");
     publish_pairs(&mut session, 3);
-    check_next(
-        &mut session,
+    session.check(
         "
 empty t for 1h
 = TooLarge
@@ -99,12 +85,11 @@ stats t/ch
 #[test]
 fn an_undo_that_is_too_large_for_its_channels_waits_for_a_pause() {
     let mut session = with_topic();
-    check_next(&mut session, "create t/x\npause t");
+    session.check("create t/x\npause t");
     for _ in 0..6000 {
         publish_deferred(&mut session, 60_000);
     }
-    check_next(
-        &mut session,
+    session.check(
         "
 create t/y
 create t/z
@@ -116,8 +101,7 @@ create t/z
 unpause t
 unempty t
 = NeedsPause
-b: PUB t | b
-b< OK
+b: PUB t | b => OK
 pause t
 unempty t
 = NeedsPause
