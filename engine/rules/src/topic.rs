@@ -131,6 +131,17 @@ pub(crate) struct TopicOutput {
     pub(crate) held_letters: Vec<ChannelId>,
 }
 
+/// Counters since the start of the process, as in /stats.
+#[derive(Debug)]
+pub(crate) struct TopicCounters {
+    /// The next seq of the log at the start of the process, or when the topic was made.
+    pub(crate) first_seq: Seq,
+    /// The messages that the topic has taken.
+    pub(crate) totals: Totals,
+    /// Messages of refused publishes.
+    pub(crate) refused_count: u64,
+}
+
 /// One topic.
 ///
 /// Invariants: after `distribute`, no message is undistributed unless the topic is not open ([`Topic::is_open`]) or
@@ -150,12 +161,7 @@ pub(crate) struct Topic {
     pub(crate) started: bool,
     /// A drain has withdrawn the topic from the nsqlookupds.
     pub(crate) is_withdrawn: bool,
-    /// The messages that the topic has taken.
-    pub(crate) totals: Totals,
-    /// The next seq of the log at the start of the process, or when the topic was made.
-    pub(crate) first_seq: Seq,
-    /// Messages of refused publishes.
-    pub(crate) refused_count: u64,
+    pub(crate) counters: TopicCounters,
     pub(crate) listed: TopicListed,
     pub(crate) output: TopicOutput,
     pub(crate) waits: Waits,
@@ -196,9 +202,11 @@ impl Topic {
             pause: None,
             started: true,
             is_withdrawn: false,
-            totals: Totals::default(),
-            first_seq: log.next_seq(),
-            refused_count: 0,
+            counters: TopicCounters {
+                first_seq: log.next_seq(),
+                totals: Totals::default(),
+                refused_count: 0,
+            },
             log,
             listed: TopicListed::default(),
             output: TopicOutput::default(),
@@ -298,8 +306,8 @@ impl Topic {
     fn keep(&mut self, range: SeqRange, bytes: u64) -> Published {
         self.log.retain(range, 1);
         self.undistributed.messages.push(range);
-        self.totals.messages += range.len();
-        self.totals.body_bytes += bytes;
+        self.counters.totals.messages += range.len();
+        self.counters.totals.body_bytes += bytes;
         if self.ephemeral && !self.can_distribute() {
             self.drop_beyond_memory();
         }
@@ -722,7 +730,7 @@ impl Topic {
     fn grace_pieces(&self, messages: &Ranges, now: Now) -> Pieces {
         // The log may have newer messages that only channels own: a takeover of nsqd's files appends them.
         let kept = messages.iter().chain(self.undistributed.messages.iter());
-        Pieces::of_log(&self.log, kept, self.totals, now)
+        Pieces::of_log(&self.log, kept, self.counters.totals, now)
     }
 
     /// Ends the grace if its time is over.
@@ -755,7 +763,7 @@ impl Topic {
 
     /// Drops the oldest messages of the grace, if there are too many.
     fn bound_grace(&mut self, now: Now, work: &mut Work) {
-        let (end, totals) = (self.undistributed.messages.end(), self.totals);
+        let (end, totals) = (self.undistributed.messages.end(), self.counters.totals);
         if let Some(grace) = &mut self.grace
             && grace.bound(now, end, totals, &mut self.log, work)
         {
@@ -782,7 +790,7 @@ impl Topic {
         };
         let is_first = unclaimed.dropped_count == 0;
         let (kept, log) = (&mut self.undistributed, &mut self.log);
-        if unclaimed.bound(now, kept, self.totals, log, work) == 0 {
+        if unclaimed.bound(now, kept, self.counters.totals, log, work) == 0 {
             return;
         }
         if is_first {

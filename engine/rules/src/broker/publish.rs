@@ -78,7 +78,7 @@ impl Broker {
                 Flow::Retry
             }
             Err(refused) => {
-                topic.refused_count += u64::from(publication.count);
+                topic.counters.refused_count += u64::from(publication.count);
                 self.refuse(id, verb.failed(&refused.to_string()));
                 Flow::Next
             }
@@ -149,7 +149,7 @@ impl Broker {
                     Ok(Outcome::Later)
                 }
                 Err(refused) => {
-                    topic.refused_count += u64::from(publication.count);
+                    topic.counters.refused_count += u64::from(publication.count);
                     Err(Refusal::Log(refused))
                 }
             };
@@ -293,7 +293,7 @@ impl Broker {
     /// Refuses the forwarded publishes that wait at a topic.
     pub(super) fn refuse_forwarded(&mut self, key: TopicKey, refusal: &Refusal) {
         for waiting in std::mem::take(&mut self.topics[key].waits.publishes) {
-            self.topics[key].refused_count += u64::from(waiting.entry.count);
+            self.topics[key].counters.refused_count += u64::from(waiting.entry.count);
             self.mail.reply(waiting.id, Err(refusal.clone()));
         }
     }
@@ -334,7 +334,7 @@ impl Broker {
             }
             Err(AppendError::WouldBlock) => return false,
             Err(refused) => {
-                topic.refused_count += u64::from(entry.count);
+                topic.counters.refused_count += u64::from(entry.count);
                 Err(Refusal::Log(refused))
             }
         };

@@ -232,9 +232,9 @@ impl Broker {
             channels: Vec::new(),
             depth: topic.depth(),
             backend_depth: self.backend_depth(topic.depth(), topic.ephemeral),
-            message_count: topic.totals.messages,
-            message_bytes: topic.totals.body_bytes,
-            refused_count: topic.refused_count,
+            message_count: topic.counters.totals.messages,
+            message_bytes: topic.counters.totals.body_bytes,
+            refused_count: topic.counters.refused_count,
             oldest_unfinished_ms: topic.age_ms(self.now, topic.oldest()),
             shard: self.options.shard.0,
             unclaimed_dropped_count: topic.unclaimed_dropped_count(),
@@ -513,8 +513,8 @@ impl Broker {
         LogEnd {
             newest,
             newest_id: MessageId::new(newest, self.options.topic.log.node),
-            message_count: topic.totals.messages,
-            first: topic.first_seq,
+            message_count: topic.counters.totals.messages,
+            first: topic.counters.first_seq,
         }
     }
 
