@@ -147,7 +147,7 @@ async fn read(shard: &Rc<Shard>, connection: &Rc<Connection>) {
 enum ReadOnce {
     /// The read left budget: the reader waits for more input, if any comes.
     Read,
-    /// `Some`, from a consumer that has enough messages in hand: it may be read this much later.
+    /// `Read`, from a consumer that has enough messages in hand: it may be read this much later.
     Gather(Duration),
     /// The read brought as much as one poll may read, or more than may be carried out at once.
     Full,

@@ -71,7 +71,7 @@ impl Connection {
                 shard.with_broker(|broker, now, out| broker.upgraded(now, self.id, session, out));
             }
         }
-        Poll::Ready(ReadOnce::Some)
+        Poll::Ready(ReadOnce::Read)
     }
 
     /// Tells the peer in the clear that there is no TLS, behind TLS's own last word.
