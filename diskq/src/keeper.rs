@@ -20,8 +20,10 @@ mod reading;
 mod shared_sync;
 
 pub use deletion::{Logs, Tombstone};
+pub(crate) use directory::LogDirectory;
+#[cfg(any(test, feature = "sim"))]
+pub(crate) use directory::log_path;
 pub use directory::{LOG_SUFFIX, deleted_topic};
-pub(crate) use directory::{LogDirectory, log_path};
 pub use jobs::Keeper;
 pub use reading::{SetAsideFile, is_media_error, read_topic_file, set_topic_file_aside};
 pub use shared_sync::SharedSync;
