@@ -17,31 +17,30 @@ fn store(server: &Server, change: impl FnOnce(&mut MemcachedOptions)) -> Memcach
     Memcached::new(options).expect("valid options")
 }
 
+async fn begin(store: &Memcached) -> SharedBegin {
+    let begun = store.begin(KEY, MSG_TIMEOUT).await;
+    begun.expect("memcached answers")
+}
+
 async fn lease(store: &Memcached) -> Lease {
-    match store
-        .begin(KEY, MSG_TIMEOUT)
-        .await
-        .expect("memcached answers")
-    {
+    match begin(store).await {
         SharedBegin::Fresh(lease) => lease,
         other => panic!("{other:?}"),
     }
 }
 
+/// Handles the message.
+async fn commit(store: &Memcached) {
+    let committed = lease(store).await.commit().await;
+    committed.expect("memcached answers");
+}
+
 async fn is_in_progress(store: &Memcached) -> bool {
-    let begun = store
-        .begin(KEY, MSG_TIMEOUT)
-        .await
-        .expect("memcached answers");
-    matches!(begun, SharedBegin::InProgress)
+    matches!(begin(store).await, SharedBegin::InProgress)
 }
 
 async fn is_done(store: &Memcached) -> bool {
-    let begun = store
-        .begin(KEY, MSG_TIMEOUT)
-        .await
-        .expect("memcached answers");
-    matches!(begun, SharedBegin::Done)
+    matches!(begin(store).await, SharedBegin::Done)
 }
 
 #[tokio::test]
@@ -90,8 +89,7 @@ async fn leases_of_two_owners(server: &Server, prefix: &str) -> (Lease, Lease) {
     let slow = lease(&one).await;
     let end = Instant::now() + Duration::from_secs(30);
     loop {
-        let begun = two.begin(KEY, MSG_TIMEOUT).await;
-        match begun.expect("memcached answers") {
+        match begin(&two).await {
             SharedBegin::Fresh(taken) => return (slow, taken),
             other => assert!(Instant::now() < end, "{other:?}"),
         }
@@ -114,11 +112,7 @@ async fn a_restart_makes_duplicates_and_no_loss() {
         return;
     };
     let store = store(&server, |_| ());
-    lease(&store)
-        .await
-        .commit()
-        .await
-        .expect("memcached answers");
+    commit(&store).await;
     assert!(is_done(&store).await);
     server.restart();
     let begun = store.begin(KEY, MSG_TIMEOUT).await;
@@ -227,11 +221,7 @@ async fn a_dropped_question_confuses_no_other_one() {
         return;
     };
     let store = store(&server, |options| options.connections = 1);
-    lease(&store)
-        .await
-        .commit()
-        .await
-        .expect("memcached answers");
+    commit(&store).await;
     for round in 0..200_u128 {
         let done = store.begin(KEY, MSG_TIMEOUT);
         let at = Duration::from_micros(5 * round as u64);

@@ -292,9 +292,7 @@ async fn publish(
     RawQuery(query): RawQuery,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<&'static str, NotPublished> {
-    let topic = topic(query.as_deref())?;
-    let body = body.map_err(NotPublished::Body)?;
-    publish_all(&shared, &topic, vec![body]).await
+    publish_all(&shared, query, body, |body| vec![body]).await
 }
 
 /// Publishes each line of the body, but for empty ones.
@@ -303,37 +301,36 @@ async fn publish_lines(
     RawQuery(query): RawQuery,
     body: Result<Bytes, BytesRejection>,
 ) -> Result<&'static str, NotPublished> {
-    let topic = topic(query.as_deref())?;
-    let body = body.map_err(NotPublished::Body)?;
-    let lines = body.split(|byte| *byte == b'\n');
-    publish_all(
-        &shared,
-        &topic,
-        lines.map(|line| body.slice_ref(line)).collect(),
-    )
-    .await
+    let split = |body: Bytes| {
+        let lines = body.split(|byte| *byte == b'\n');
+        lines.map(|line| body.slice_ref(line)).collect()
+    };
+    publish_all(&shared, query, body, split).await
 }
 
-/// Publishes messages, but for empty ones.
+/// Publishes the messages of a body, but for empty ones.
 async fn publish_all(
     shared: &Shared,
-    topic: &str,
-    mut bodies: Vec<Bytes>,
+    query: Option<String>,
+    body: Result<Bytes, BytesRejection>,
+    split: impl FnOnce(Bytes) -> Vec<Bytes>,
 ) -> Result<&'static str, NotPublished> {
+    let query = Query::parse(query.as_deref().unwrap_or_default());
+    let query = query.map_err(|_| NotPublished::Refused(Refused::InvalidUri))?;
+    let topic = query.get_filter("topic");
+    let topic = topic.ok_or(NotPublished::Refused(Refused::MissingTopic))?;
+    let mut bodies = split(body.map_err(NotPublished::Body)?);
     bodies.retain(|body| !body.is_empty());
     let published = match &bodies[..] {
         [] => return Err(NotPublished::Empty),
-        [body] => shared.producer.publish(topic, body.clone()).await.map(drop),
-        _ => shared.producer.publish_many(topic, bodies).await.map(drop),
+        [body] => shared
+            .producer
+            .publish(&topic, body.clone())
+            .await
+            .map(drop),
+        _ => shared.producer.publish_many(&topic, bodies).await.map(drop),
     };
     published.map(|()| "OK").map_err(NotPublished::Publish)
-}
-
-fn topic(query: Option<&str>) -> Result<String, NotPublished> {
-    let query = Query::parse(query.unwrap_or_default());
-    let query = query.map_err(|_| NotPublished::Refused(Refused::InvalidUri))?;
-    let topic = query.get_filter("topic");
-    topic.ok_or(NotPublished::Refused(Refused::MissingTopic))
 }
 
 async fn stats(State(shared): State<Arc<Shared>>) -> String {

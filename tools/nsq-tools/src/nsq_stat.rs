@@ -336,6 +336,7 @@ const HEADING_POLLS: u64 = 25;
 
 const HEADING: &str = "\
 ------rate------+----------------depth----------------+--------------metadata---------------
+ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients
 ";
 
 /// The figures of a channel, summed over all nodes.
@@ -395,20 +396,6 @@ impl Table {
         let mut text = String::new();
         if self.polls.is_multiple_of(HEADING_POLLS) {
             text += HEADING;
-            text += &format!(
-                "{:>7} {:>7} | {:>7} {:>7} {:>7} {:>5} {:>5} | {:>7} {:>7} {:>12} {:>7}\n",
-                "ingress",
-                "egress",
-                "total",
-                "mem",
-                "disk",
-                "inflt",
-                "def",
-                "req",
-                "t-o",
-                "msgs",
-                "clients"
-            );
         }
         self.polls += 1;
         let last = self.last.replace(now);

@@ -94,19 +94,7 @@ async fn archive(config: Config, mut stop: StopSignals) -> Result<(), String> {
         consuming = consuming.with_filter(&config.consumer) => consuming?,
         () = stop.wait() => return Ok(()),
     };
-    let (orders, _) = watch::channel(Orders::default());
-    let (ended, mut ends) = mpsc::unbounded_channel();
-    let mut archiver = Archiver {
-        shared: Arc::new(Shared {
-            config,
-            consuming,
-            figures: Figures::default(),
-            controls: Mutex::default(),
-        }),
-        orders,
-        ended,
-        running: BTreeSet::new(),
-    };
+    let (mut archiver, mut ends) = Archiver::new(config, consuming);
     let shared = Arc::clone(&archiver.shared);
     let work = async move {
         let archived = archiver.archive(&mut stop, &mut hangup, &mut ends).await;
@@ -121,6 +109,24 @@ async fn archive(config: Config, mut stop: StopSignals) -> Result<(), String> {
 }
 
 impl Archiver {
+    /// Returns an archiver without topics, and the ends of its threads.
+    fn new(config: Config, consuming: Consuming) -> (Archiver, mpsc::UnboundedReceiver<Ended>) {
+        let (orders, _) = watch::channel(Orders::default());
+        let (ended, ends) = mpsc::unbounded_channel();
+        let archiver = Archiver {
+            shared: Arc::new(Shared {
+                config,
+                consuming,
+                figures: Figures::default(),
+                controls: Mutex::default(),
+            }),
+            orders,
+            ended,
+            running: BTreeSet::new(),
+        };
+        (archiver, ends)
+    }
+
     /// Archives until a signal comes, or no topic can be archived.
     async fn archive(
         &mut self,

@@ -493,7 +493,7 @@ fn a_wrong_command_line_ends_the_tool() {
 fn values_that_are_probably_mistakes_have_warnings() {
     let nsqd = Daemon::nsqd(&[]);
     let args = "-topic=other -topic-pattern=^t -filename-format=<TOPIC>.<TOPC>.<DATETIME> -datetime-format=%Q";
-    let run = Run::new(&nsqd, &args);
+    let run = Run::new(&nsqd, args);
     let mut tool = run.start();
     nsqd.publish("t", &["one"]);
     tool.wait_for_log("syncing 1 records");

@@ -65,7 +65,7 @@ fn several_topics_go_to_one_destination_topic() {
     source.create_channel("u", CHANNEL);
     source.publish("u", &["two"]);
     let args = "-topic=u -destination-topic=t";
-    let mut tool = start(&source, &[&destination], &args);
+    let mut tool = start(&source, &[&destination], args);
     let mut found = texts(&destination, "t", 2);
     found.sort();
     assert_eq!(found, ["one", "two"]);
@@ -153,7 +153,7 @@ fn a_required_value_passes_drops_or_requeues() {
     ];
     let (source, destination) = (source(&inputs), destination());
     let args = "-require-json-field=a -require-json-value=2";
-    let mut tool = start(&source, &[&destination], &args);
+    let mut tool = start(&source, &[&destination], args);
     let mut found = texts(&destination, "t", 3);
     found.sort();
     assert_eq!(found, [r#"{"a": 2e0}"#, r#"{"a":"2"}"#, r#"{"a":2.0}"#]);
@@ -407,7 +407,7 @@ fn status_lines_have_the_originals_form() {
     let source = source(&[&b"m"[..]; 14]);
     let destinations = [destination(), destination()];
     let args = "-mode=round-robin -status-every=3";
-    let mut tool = start(&source, &destinations.each_ref(), &args);
+    let mut tool = start(&source, &destinations.each_ref(), args);
     finish(&source, &mut tool);
     let log = tool.log();
     let [first, second] = destinations.each_ref().map(|nsqd| nsqd.tcp.to_string());

@@ -82,6 +82,7 @@ pub enum Change {
     DeleteChannel,
 }
 
+#[rustfmt::skip]
 const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/ping", Endpoint::Ping),
     ("GET", "/info", Endpoint::Info),
@@ -91,31 +92,11 @@ const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/topics", Endpoint::Topics),
     ("GET", "/channels", Endpoint::Read(Read::Channels)),
     ("GET", "/nodes", Endpoint::Nodes),
-    (
-        "POST",
-        "/topic/create",
-        Endpoint::Change(Change::CreateTopic),
-    ),
-    (
-        "POST",
-        "/topic/delete",
-        Endpoint::Change(Change::DeleteTopic),
-    ),
-    (
-        "POST",
-        "/channel/create",
-        Endpoint::Change(Change::CreateChannel),
-    ),
-    (
-        "POST",
-        "/channel/delete",
-        Endpoint::Change(Change::DeleteChannel),
-    ),
-    (
-        "POST",
-        "/topic/tombstone",
-        Endpoint::Change(Change::Tombstone),
-    ),
+    ("POST", "/topic/create", Endpoint::Change(Change::CreateTopic)),
+    ("POST", "/topic/delete", Endpoint::Change(Change::DeleteTopic)),
+    ("POST", "/channel/create", Endpoint::Change(Change::CreateChannel)),
+    ("POST", "/channel/delete", Endpoint::Change(Change::DeleteChannel)),
+    ("POST", "/topic/tombstone", Endpoint::Change(Change::Tombstone)),
     ("GET", "/debug/pprof", Endpoint::PprofIndex),
     ("GET", "/debug/pprof/cmdline", Endpoint::PprofCommandLine),
     ("GET", "/debug/pprof/symbol", Endpoint::PprofSymbol),

@@ -18,19 +18,8 @@ pub(super) fn config(args: &str) -> Config {
 fn archiver(topics: [&str; 3]) -> (Archiver, mpsc::UnboundedReceiver<Ended>) {
     let config = config("");
     let consuming = Consuming::new(&config.consumer).unwrap();
-    let (orders, _) = watch::channel(Orders::default());
-    let (ended, ends) = mpsc::unbounded_channel();
-    let archiver = Archiver {
-        shared: Arc::new(Shared {
-            config,
-            consuming,
-            figures: Figures::default(),
-            controls: Mutex::default(),
-        }),
-        orders,
-        ended,
-        running: topics.map(str::to_owned).into(),
-    };
+    let (mut archiver, ends) = Archiver::new(config, consuming);
+    archiver.running = topics.map(str::to_owned).into();
     (archiver, ends)
 }
 
