@@ -1,10 +1,12 @@
 //! The rules of the protocol as transcripts: each test is the text of a session.
 
-/// Makes tests of scripts, each with its name. The module's function `check` carries them out.
+/// Makes tests of scripts, each with its name, and with the broker's options if they are not the usual ones of the module.
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident: $script:expr;)*) => {
-        $($(#[$doc])* #[test] fn $name() { check($script); })*
+    ($($(#[$doc:meta])* $name:ident: $($part:expr),+;)*) => {
+        $($(#[$doc])* #[test] fn $name() { scripts!(@check $($part),+) })*
     };
+    (@check $script:expr) => { check($script) };
+    (@check $options:expr, $script:expr) => { check_with($options, $script) };
 }
 
 mod age;
@@ -541,56 +543,9 @@ a closed
 stats made
 = no such topic
 ";
-}
-
-/// The client that makes a topic waits until the topic has the channels that others know. Messages that are
-/// published until then wait in the topic, and all channels get them.
-#[test]
-fn a_new_topic_starts_with_the_channels_that_others_know() {
-    let mut options = script::options();
-    options.asks_for_channels = true;
-    check_with(
-        options,
-        "
-a: PUB t | 1
-b: PUB t | 2 => OK
-c consumes t own 5
-stats t
-= depth 1, messages 1, bytes 1
-channels t b,a
-c< 2 (1)
-a< OK
-c< 1 (1)
-stats t/a
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-stats t/b
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-d: SUB u c; RDY 1
-e: MPUB u | x,y => OK
-channels u
-d< OK
-d< x (1)
-f: PUB v | x
-delete v
-channels v a
-f< OK
-g: MPUB w | ,
-g< E_BAD_MESSAGE MPUB invalid message(0) body size 0
-g closed
-g: PUB w | x => OK
-channels w
-restart
-h: SUB t own => OK
-",
-    );
-}
 
 /// If an nsqlookupd has not answered, a channel that is made soon gets all messages since the topic began.
-#[test]
-fn a_channel_that_is_made_in_grace_gets_all_messages() {
-    check_with(
-        script::with_grace(),
-        "
+a_channel_that_is_made_in_grace_gets_all_messages: script::with_grace(), "
 a: MPUB t | 1,2
 unasked t known
 a< OK
@@ -637,16 +592,10 @@ a: PUB t | 5 => OK
 create t/over
 stats t/over
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
-",
-    );
-}
+";
 
 /// The grace outlives the last channel, a pause, a crash, and a power failure after a sync.
-#[test]
-fn a_grace_ends_in_time_only() {
-    check_with(
-        script::with_grace(),
-        "
+a_grace_ends_in_time_only: script::with_grace(), "
 a: MPUB t | 1,2
 unasked t one
 a< OK
@@ -679,6 +628,143 @@ restart
 create t/six
 stats t/six
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+";
+
+/// A sync that found no descriptor failed the publish and poisoned the topic.
+an_answer_waits_for_a_sync_that_could_not_start: group_commit(), "
+p: PUB t | x => OK
+open fails
+p: PUB t | y
+q: PUB t | z
++249ms
++1ms
+p< OK
+q< OK
+health
+= OK
+";
+
+/// A run that was checked in time changed while it waited for a slow consumer.
+what_is_delivered_behind_a_failed_sync_leaves_whole: group_commit(), "
+a consumes t ch 1
+p: PUB t | x
+a< x (1)
+p< OK
+sync fails
+p: PUB t | y
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+a stuck
+a: REQ #x 0
+a: RDY 2
+reclaim
+a reads
+a< y (1)
+a< x (2)
+";
+
+/// The pages were gone before the broker knew of the failed sync.
+a_consumer_whose_messages_are_not_whole_any_more_is_cut_off: group_commit(), "
+a: IDENTIFY | {\"msg_timeout\":1000}
+a< OK
+a consumes t ch 2
+p: PUB t | x
+a< x (1)
+p< OK
+a stuck
+sync fails
+reclaim early
+p: PUB t | y
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+a closed
+b consumes t ch 2
++2s
+b< x (2)
+";
+
+/// One topic's room made a shard healthy of which another topic takes no more messages.
+a_shard_is_as_healthy_as_its_worst_topic: group_commit(), "
+a: PUB a | x => OK
+b: PUB b | x => OK
+health
+= OK
+sync fails
+a: PUB a | y
+a< E_PUB_FAILED PUB failed cannot sync /data/a.log/000000000001.segment: simulated failure
+a closed
+health
+= cannot sync /data/a.log/000000000001.segment: simulated failure
+disk full
+c: PUB c | x
+c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+c closed
+disk free
++1s
+d: PUB c | x => OK
+health
+= cannot sync /data/a.log/000000000001.segment: simulated failure
+delete a
+health
+= OK
+";
+
+/// No line said that publishes work again, so an operator had to try.
+a_line_says_that_a_topic_takes_messages_again: group_commit(), "
+disk full
+c: PUB c | x
+c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+c closed
+errors
+= TOPIC(c) ERROR: failed to write message to backend - cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+= [10.0.0.1:5] - E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+disk free
++1s
+errors
+= TOPIC(c): takes messages again
+health
+= OK
+";
+}
+
+/// The client that makes a topic waits until the topic has the channels that others know. Messages that are
+/// published until then wait in the topic, and all channels get them.
+#[test]
+fn a_new_topic_starts_with_the_channels_that_others_know() {
+    let mut options = script::options();
+    options.asks_for_channels = true;
+    check_with(
+        options,
+        "
+a: PUB t | 1
+b: PUB t | 2 => OK
+c consumes t own 5
+stats t
+= depth 1, messages 1, bytes 1
+channels t b,a
+c< 2 (1)
+a< OK
+c< 1 (1)
+stats t/a
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats t/b
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+d: SUB u c; RDY 1
+e: MPUB u | x,y => OK
+channels u
+d< OK
+d< x (1)
+f: PUB v | x
+delete v
+channels v a
+f< OK
+g: MPUB w | ,
+g< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+g closed
+g: PUB w | x => OK
+channels w
+restart
+h: SUB t own => OK
 ",
     );
 }
@@ -1117,26 +1203,6 @@ fn group_commit() -> crate::BrokerOptions {
     options
 }
 
-/// A sync that found no descriptor failed the publish and poisoned the topic.
-#[test]
-fn an_answer_waits_for_a_sync_that_could_not_start() {
-    check_with(
-        group_commit(),
-        "
-p: PUB t | x => OK
-open fails
-p: PUB t | y
-q: PUB t | z
-+249ms
-+1ms
-p< OK
-q< OK
-health
-= OK
-",
-    );
-}
-
 /// Messages waited for a slow consumer when a sync failed. The kernel dropped their pages, and the socket got
 /// what the disk had.
 #[test]
@@ -1160,89 +1226,6 @@ a< {large} (1)
 a: FIN #x
 "
         ),
-    );
-}
-
-/// A run that was checked in time changed while it waited for a slow consumer.
-#[test]
-fn what_is_delivered_behind_a_failed_sync_leaves_whole() {
-    check_with(
-        group_commit(),
-        "
-a consumes t ch 1
-p: PUB t | x
-a< x (1)
-p< OK
-sync fails
-p: PUB t | y
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
-a stuck
-a: REQ #x 0
-a: RDY 2
-reclaim
-a reads
-a< y (1)
-a< x (2)
-",
-    );
-}
-
-/// The pages were gone before the broker knew of the failed sync.
-#[test]
-fn a_consumer_whose_messages_are_not_whole_any_more_is_cut_off() {
-    check_with(
-        group_commit(),
-        "
-a: IDENTIFY | {\"msg_timeout\":1000}
-a< OK
-a consumes t ch 2
-p: PUB t | x
-a< x (1)
-p< OK
-a stuck
-sync fails
-reclaim early
-p: PUB t | y
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
-a closed
-b consumes t ch 2
-+2s
-b< x (2)
-",
-    );
-}
-
-/// One topic's room made a shard healthy of which another topic takes no more messages.
-#[test]
-fn a_shard_is_as_healthy_as_its_worst_topic() {
-    check_with(
-        group_commit(),
-        "
-a: PUB a | x => OK
-b: PUB b | x => OK
-health
-= OK
-sync fails
-a: PUB a | y
-a< E_PUB_FAILED PUB failed cannot sync /data/a.log/000000000001.segment: simulated failure
-a closed
-health
-= cannot sync /data/a.log/000000000001.segment: simulated failure
-disk full
-c: PUB c | x
-c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-c closed
-disk free
-+1s
-d: PUB c | x => OK
-health
-= cannot sync /data/a.log/000000000001.segment: simulated failure
-delete a
-health
-= OK
-",
     );
 }
 
@@ -1286,29 +1269,6 @@ fn a_batch_that_never_fits_has_one_error_and_one_state() {
     );
     session.act(&format!("last: MPUB t | {batch}"));
     assert!(session.transcript().ends_with("last< OK\n"));
-}
-
-/// No line said that publishes work again, so an operator had to try.
-#[test]
-fn a_line_says_that_a_topic_takes_messages_again() {
-    check_with(
-        group_commit(),
-        "
-disk full
-c: PUB c | x
-c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-c closed
-errors
-= TOPIC(c) ERROR: failed to write message to backend - cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-= [10.0.0.1:5] - E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-disk free
-+1s
-errors
-= TOPIC(c): takes messages again
-health
-= OK
-",
-    );
 }
 
 /// With group commit a channel was acknowledged before anything of it was synced.

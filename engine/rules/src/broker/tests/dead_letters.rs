@@ -165,6 +165,24 @@ dead t/ch
 stats d
 = depth 1, messages 1, bytes 1
 ";
+
+/// A message that comes back unhandled is not nearer to its last attempt.
+an_uncounted_requeue_makes_no_dead_letter: with_rules(), "
+a: IDENTIFY | {\"feature_negotiation\":true,\"req_uncounted\":true}
+a< {\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"msg_timeout\":60000,\"tls_v1\":false,\"deflate\":false,\"deflate_level\":6,\"max_deflate_level\":6,\"snappy\":false,\"sample_rate\":0,\"auth_required\":false,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\"topology_zone\":\"\",\"req_uncounted\":true}
+a consumes t ch 1
+p: PUB t | x => OK
+a< x (1)
+a: REQ #x 0 uncounted
+a< x (1)
+a: REQ #x 0
+a< x (2)
+a: REQ #x 0 uncounted
+a< x (2)
+a: REQ #x 0 free
+a< E_INVALID REQ unknown option free
+a closed
+";
 }
 
 /// The message is not finished before the dead-letter topic is synced, so a power failure may double it.
@@ -199,30 +217,6 @@ b< x (1)
 "
         ));
     }
-}
-
-/// A message that comes back unhandled is not nearer to its last attempt.
-#[test]
-fn an_uncounted_requeue_makes_no_dead_letter() {
-    check_with(
-        with_rules(),
-        "
-a: IDENTIFY | {\"feature_negotiation\":true,\"req_uncounted\":true}
-a< {\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"msg_timeout\":60000,\"tls_v1\":false,\"deflate\":false,\"deflate_level\":6,\"max_deflate_level\":6,\"snappy\":false,\"sample_rate\":0,\"auth_required\":false,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\"topology_zone\":\"\",\"req_uncounted\":true}
-a consumes t ch 1
-p: PUB t | x => OK
-a< x (1)
-a: REQ #x 0 uncounted
-a< x (1)
-a: REQ #x 0
-a< x (2)
-a: REQ #x 0 uncounted
-a< x (2)
-a: REQ #x 0 free
-a< E_INVALID REQ unknown option free
-a closed
-",
-    );
 }
 
 /// The bound of a channel was the only one, so ten thousand channels could have ten thousand times its bytes on their way.

@@ -86,13 +86,8 @@ owed
 = 2 messages are owed: 2 waiting
 drain off
 ";
-}
 
-#[test]
-fn the_grace_of_a_new_topic_is_awaited() {
-    check_with(
-        with_grace(),
-        "
+the_grace_of_a_new_topic_is_awaited: with_grace(), "
 a: PUB t | x
 unasked t ch
 a< OK
@@ -111,8 +106,7 @@ owed
 = 0 messages are owed
 = -t/ch
 = -t
-",
-    );
+";
 }
 
 /// A publish that waits for room is refused as a whole.

@@ -207,13 +207,8 @@ a: PUB t | x => OK
 keys t
 = 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
 ";
-}
 
-#[test]
-fn a_window_of_time_ends() {
-    check_with(
-        with_rules(KeyWindow::Time(Duration::from_secs(60))),
-        "
+a_window_of_time_ends: with_rules(KeyWindow::Time(Duration::from_secs(60))), "
 a: PUB t | x => OK
 +59s
 a< _heartbeat_
@@ -228,8 +223,7 @@ keys t
 create t/ch
 stats t/ch
 = depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-",
-    );
+";
 }
 
 /// A message that a power failure took is stored when it comes again.

@@ -150,6 +150,24 @@ unempty t
 stats t/ch
 = depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
 ";
+
+a_topic_whose_grace_keeps_messages_has_no_undo: with_grace(), "
+a: MPUB t | a,b
+unasked t
+a< OK
+empty t for 1h
+= InGrace
+stats t
+= depth 2, messages 2, bytes 2
++60s
+a< _heartbeat_
+a< _heartbeat_
+a closed
+empty t for 1h
+unempty t
+stats t
+= depth 2, messages 2, bytes 2
+";
 }
 
 /// Also after a start, no other channel and no later message is in the way of the undo.
@@ -214,28 +232,4 @@ unempty t
             ),
         );
     }
-}
-
-#[test]
-fn a_topic_whose_grace_keeps_messages_has_no_undo() {
-    check_with(
-        with_grace(),
-        "
-a: MPUB t | a,b
-unasked t
-a< OK
-empty t for 1h
-= InGrace
-stats t
-= depth 2, messages 2, bytes 2
-+60s
-a< _heartbeat_
-a< _heartbeat_
-a closed
-empty t for 1h
-unempty t
-stats t
-= depth 2, messages 2, bytes 2
-",
-    );
 }
