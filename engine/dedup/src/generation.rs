@@ -50,8 +50,10 @@ pub(crate) fn slots_for(keys: usize) -> usize {
 pub(crate) struct Generation {
     /// Empty if the generation has no table, and so has room for no key.
     slots: Vec<u128>,
-    base: Seq,
-    end: Seq,
+    /// The seq from which the generation has keys.
+    pub(crate) base: Seq,
+    /// The seq up to which the generation has keys.
+    pub(crate) end: Seq,
     count: usize,
     /// When the generation began, in milliseconds of the topic's clock of keys.
     pub(crate) began_ms: u64,
@@ -143,16 +145,6 @@ impl Generation {
     /// The number of slots of the table.
     pub(crate) fn slots(&self) -> usize {
         self.slots.len()
-    }
-
-    /// The seq from which the generation has keys.
-    pub(crate) fn base(&self) -> Seq {
-        self.base
-    }
-
-    /// The seq up to which the generation has keys.
-    pub(crate) fn end(&self) -> Seq {
-        self.end
     }
 
     /// Returns whether the generation can have a key of message `seq`: the seq is not before its first one, and not too
@@ -357,7 +349,7 @@ mod tests {
                 for key in &forgotten {
                     assert_eq!(generation.find(*key), None, "seed {seed}");
                 }
-                let (base, end) = (generation.base(), generation.end());
+                let (base, end) = (generation.base, generation.end);
                 let all = generation.piece(0, slots).iter();
                 let found: BTreeMap<_, _> = all.filter_map(|it| used(*it, base, end)).collect();
                 assert_eq!(found, model, "seed {seed}");

@@ -38,7 +38,7 @@ pub(crate) fn clock_ms(mono: Duration) -> u64 {
 pub(crate) struct Generations {
     pub(crate) plan: Plan,
     pub(crate) hasher: KeyHasher,
-    newest: Generation,
+    pub(crate) newest: Generation,
     /// The newest of them is in front.
     older: VecDeque<Arc<Generation>>,
     /// Tables of forgotten generations. The first one is to be used again, and the others are to be freed.
@@ -48,7 +48,7 @@ pub(crate) struct Generations {
     /// The number of [`PublishStep::Begin`] among them.
     begun: usize,
     /// Messages that are lost. Their keys are in the tables, and are not found.
-    lost: Lost,
+    pub(crate) lost: Lost,
     /// The number of times that the system refused memory for a table, or for a snapshot of one.
     refused: u64,
     /// True after a refusal, until the next table is made.
@@ -170,7 +170,7 @@ impl Generations {
             self.forget_oldest();
         }
         if self.newest.last_key_ms + window_ms <= now_ms {
-            self.newest.begin_anew(self.newest.end(), now_ms);
+            self.newest.begin_anew(self.newest.end, now_ms);
         }
     }
 
@@ -181,7 +181,7 @@ impl Generations {
         if let Some(Ok(table)) = oldest.map(Arc::try_unwrap) {
             self.spare.push(table);
         }
-        self.lost.forget_below(self.oldest().base());
+        self.lost.forget_below(self.oldest().base);
     }
 
     fn oldest(&self) -> &Generation {
@@ -190,7 +190,7 @@ impl Generations {
 
     /// Forgets the keys of messages that the log has lost. Returns false if there is none in the window.
     pub(crate) fn lose(&mut self, seqs: SeqRange) -> bool {
-        let is_in_window = !seqs.is_empty() && seqs.end > self.oldest().base();
+        let is_in_window = !seqs.is_empty() && seqs.end > self.oldest().base;
         if is_in_window {
             self.lost.add(seqs);
         }
@@ -201,16 +201,6 @@ impl Generations {
     pub(crate) fn names_any(&self, lost: &Lost) -> bool {
         let older = self.older.iter().map(Arc::as_ref);
         !lost.is_empty() && older.chain([&self.newest]).any(|it| it.names_any(lost))
-    }
-
-    /// Forgets the keys of these messages, at a start.
-    pub(crate) fn set_lost(&mut self, lost: Lost) {
-        self.lost = lost;
-    }
-
-    /// The messages whose keys are not found, because the messages are lost.
-    pub(crate) fn lost(&self) -> &Lost {
-        &self.lost
     }
 
     /// Takes the tables that are to be freed.
@@ -346,11 +336,6 @@ impl Generations {
         stats.reach_ms = self.reach_ms(now_ms);
     }
 
-    /// The newest generation.
-    pub(crate) fn newest(&self) -> &Generation {
-        &self.newest
-    }
-
     /// The older generations. The newest of them comes first.
     pub(crate) fn older(&self) -> impl DoubleEndedIterator<Item = &Arc<Generation>> {
         self.older.iter()
@@ -402,11 +387,11 @@ impl Generations {
     pub(crate) fn check(&self) {
         assert!(self.older.len() < GENERATIONS);
         assert!(self.unconfirmed.is_empty(), "a publish is under way");
-        let mut from = self.newest.base();
+        let mut from = self.newest.base;
         self.newest.check();
         for generation in &self.older {
-            assert!(generation.end() <= from, "generations overlap");
-            from = generation.base();
+            assert!(generation.end <= from, "generations overlap");
+            from = generation.base;
         }
         assert!(self.bytes() <= self.plan.memory() + self.newest.bytes() as u64);
         assert!(self.count() <= self.plan.keys());

@@ -105,7 +105,7 @@ impl NewestMessages for RestoredKeys {
         let covered = SeqRange::new(Seq(0), self.from);
         let lost = Lost::from_sorted(within(covered, lost));
         if generations.names_any(&lost) {
-            generations.set_lost(lost);
+            generations.lost = lost;
             self.has_unsaved = true;
         }
     }

@@ -101,9 +101,9 @@ impl KeysSnapshot {
             .collect();
         // A copy of all slots would take the memory of a full table for each topic, also of a topic with few keys.
         let mut slots = Vec::new();
-        slots.try_reserve_exact(keys.newest().count())?;
+        slots.try_reserve_exact(keys.newest.count())?;
         generations.push(snapshot_of(
-            keys.newest(),
+            &keys.newest,
             now,
             Table::Copied { slots, next: 0 },
         ));
@@ -111,7 +111,7 @@ impl KeysSnapshot {
             rule,
             hasher: keys.hasher,
             boundary,
-            lost: keys.lost().clone(),
+            lost: keys.lost.clone(),
             generations,
         })
     }
@@ -127,8 +127,8 @@ impl KeysSnapshot {
         let Table::Copied { slots, next } = &mut newest.table else {
             return 0;
         };
-        if keys.newest().base() == newest.base {
-            let piece = keys.newest().piece(*next, count);
+        if keys.newest.base == newest.base {
+            let piece = keys.newest.piece(*next, count);
             let is_used = |slot: &u128| used(*slot, newest.base, newest.end).is_some();
             slots.extend(piece.iter().copied().filter(is_used));
             *next += piece.len();
@@ -136,7 +136,7 @@ impl KeysSnapshot {
         }
         // Its seqs do not repeat, so the base names the generation. A generation that is forgotten by now is left as it
         // is.
-        let same = keys.older().find(|older| older.base() == newest.base);
+        let same = keys.older().find(|older| older.base == newest.base);
         if let Some(generation) = same {
             newest.table = Table::Shared(Arc::clone(generation));
         }
@@ -167,8 +167,8 @@ impl KeysSnapshot {
 fn snapshot_of(generation: &Generation, now: Now, table: Table) -> GenerationSnapshot {
     GenerationSnapshot {
         table,
-        base: generation.base(),
-        end: generation.end(),
+        base: generation.base,
+        end: generation.end,
         began_unix_ms: unix_from_clock(now, generation.began_ms),
         last_key_unix_ms: unix_from_clock(now, generation.last_key_ms),
     }

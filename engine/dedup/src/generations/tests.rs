@@ -2,6 +2,7 @@ use super::*;
 use crate::plan::{KeyWindow, MEMORY_DEFAULT, MEMORY_MAX, MEMORY_MIN};
 use diskq_log::Random;
 use std::collections::HashMap;
+use std::ops::Range;
 
 fn hasher() -> KeyHasher {
     KeyHasher::new([3; 16])
@@ -27,6 +28,14 @@ fn publish(keys: &mut Generations, at_ms: u64, number: u64, next: &mut Seq) -> b
     keys.confirm();
     *next = next.offset(1);
     true
+}
+
+/// Stores messages, whose keys are all fresh.
+#[track_caller]
+fn publish_all(keys: &mut Generations, numbers: Range<u64>, next: &mut Seq) {
+    for number in numbers {
+        assert!(publish(keys, 0, number, next));
+    }
 }
 
 #[test]
@@ -179,9 +188,7 @@ fn beside_a_model() {
 fn a_batch_that_is_refused_again_and_again_forgets_no_more_than_once() {
     let mut keys = generations(KeyWindow::Count(700), None);
     let mut next = Seq(1);
-    for number in 0..890 {
-        assert!(publish(&mut keys, 0, number, &mut next));
-    }
+    publish_all(&mut keys, 0..890, &mut next);
     let at_ms = clock_ms(Duration::ZERO);
     for _ in 0..20 {
         keys.begin(at_ms, next);
@@ -260,8 +267,8 @@ fn a_generation_ends_at_its_newest_message() {
     let now_ms = clock_ms(Duration::ZERO);
     keys.restore_key(now_ms - 1000, key(1), Seq(1 << 50));
     keys.restore_key(now_ms - 5000, key(2), Seq((1 << 50) + 1));
-    assert_eq!(keys.newest().began_ms, now_ms - 1000);
-    assert_eq!(keys.newest().last_key_ms, now_ms - 1000);
+    assert_eq!(keys.newest.began_ms, now_ms - 1000);
+    assert_eq!(keys.newest.last_key_ms, now_ms - 1000);
 }
 
 /// Regression: the first publish after a long silence freed all tables of the window at once.
@@ -325,9 +332,7 @@ const REFUSED: usize = 1 << 56;
 fn without_memory_for_a_further_table_the_oldest_keys_are_forgotten() {
     let mut keys = generations(KeyWindow::Count(70), None);
     let mut next = Seq(1);
-    for number in 0..25 {
-        assert!(publish(&mut keys, 0, number, &mut next));
-    }
+    publish_all(&mut keys, 0..25, &mut next);
     let slots = std::mem::replace(&mut keys.plan.slots, REFUSED);
     let bytes = keys.bytes();
     assert!(!keys.take_shortage());
@@ -342,9 +347,7 @@ fn without_memory_for_a_further_table_the_oldest_keys_are_forgotten() {
     assert!(keys.take_shortage() && !keys.take_shortage());
     // There is memory again.
     keys.plan.slots = slots;
-    for number in 100..300 {
-        assert!(publish(&mut keys, 0, number, &mut next));
-    }
+    publish_all(&mut keys, 100..300, &mut next);
     assert!((230..300).all(|it| keys.find(key(it)).is_some()));
     assert_eq!((keys.refused, keys.take_shortage()), (7, false));
 }
@@ -373,9 +376,7 @@ fn without_memory_for_any_table_no_key_is_remembered() {
 fn without_memory_a_large_batch_is_remembered_in_part() {
     let mut keys = generations(KeyWindow::Count(70), None);
     let mut next = Seq(1);
-    for number in 0..15 {
-        assert!(publish(&mut keys, 0, number, &mut next));
-    }
+    publish_all(&mut keys, 0..15, &mut next);
     keys.plan.slots = REFUSED;
     let at_ms = clock_ms(Duration::ZERO);
     for is_refused in [true, false] {
@@ -401,9 +402,7 @@ fn without_memory_a_large_batch_is_remembered_in_part() {
 fn a_lost_message_is_fresh_when_it_comes_again() {
     let mut keys = generations(KeyWindow::Count(70), None);
     let mut next = Seq(1000);
-    for number in 0..25 {
-        assert!(publish(&mut keys, 0, number, &mut next));
-    }
+    publish_all(&mut keys, 0..25, &mut next);
     // The numbers before 20 are in older generations.
     let lost = SeqRange::new(Seq(1018), Seq(1022));
     assert!(keys.lose(lost));
@@ -427,9 +426,7 @@ fn a_lost_message_is_fresh_when_it_comes_again() {
     next = next.offset(4);
     assert!((18..22).all(|it| !publish(&mut keys, 0, it, &mut next)));
     assert!((0..25).all(|it| keys.find(key(it)).is_some()));
-    for number in 100..200 {
-        assert!(publish(&mut keys, 0, number, &mut next));
-    }
+    publish_all(&mut keys, 100..200, &mut next);
     assert!(keys.lost.is_empty(), "it is behind the window");
     assert!(!keys.lose(lost));
 }

@@ -1,5 +1,14 @@
 //! The rules of the protocol as transcripts: each test is the text of a session.
 
+/// Makes tests of scripts, each with its name, and with the broker's options if they are not the usual ones of the module.
+macro_rules! scripts {
+    ($($(#[$doc:meta])* $name:ident: $($part:expr),+;)*) => {
+        $($(#[$doc])* #[test] fn $name() { scripts!(@check $($part),+) })*
+    };
+    (@check $script:expr) => { check($script) };
+    (@check $options:expr, $script:expr) => { check_with($options, $script) };
+}
+
 mod age;
 mod dead_letters;
 mod disk_use;
@@ -151,11 +160,9 @@ fn an_overlong_line_closes_without_a_word() {
     check(&format!("\na: PUB t | x\na< OK\na: {line}\na closed\n"));
 }
 
+scripts! {
 /// Section 8.3: MPUB makes its topic before it looks at the messages; PUB does not.
-#[test]
-fn a_bad_mpub_still_makes_its_topic() {
-    check(
-        "
+a_bad_mpub_still_makes_its_topic: "
 a: MPUB made | ,
 a< E_BAD_MESSAGE MPUB invalid message(0) body size 0
 a closed
@@ -166,15 +173,10 @@ b< E_BAD_MESSAGE PUB invalid message body size 0
 b closed
 stats unmade
 = no such topic
-",
-    );
-}
+";
 
 /// Section 13: RDY is a level.
-#[test]
-fn rdy_is_a_level_not_a_credit() {
-    check(
-        "
+rdy_is_a_level_not_a_credit: "
 a: SUB t ch => OK
 p: MPUB t | 1,2,3,4,5 => OK
 a: RDY 2
@@ -193,16 +195,11 @@ stats t/ch
 = depth 1, in flight 0, deferred 0, messages 5, requeued 0, timed out 0, clients 1
 a: RDY
 a< 5 (1)
-",
-    );
-}
+";
 
 /// A consumer that had all its RDY allows gets the next messages when it has credit for an eighth
 /// of it, or a moment later; one that asks with RDY gets them at once.
-#[test]
-fn a_saturated_consumer_is_refilled_in_runs() {
-    check(
-        "
+a_saturated_consumer_is_refilled_in_runs: "
 a consumes t ch 16
 p: MPUB t | 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21 => OK
 a< 1 (1)
@@ -231,58 +228,324 @@ a< 19 (1)
 a: FIN #4
 a: RDY 16
 a< 20 (1)
-",
-    );
-}
+";
 
-/// The client that makes a topic waits until the topic has the channels that others know. Messages that are
-/// published until then wait in the topic, and all channels get them.
-#[test]
-fn a_new_topic_starts_with_the_channels_that_others_know() {
-    let mut options = script::options();
-    options.asks_for_channels = true;
-    check_with(
-        options,
-        "
-a: PUB t | 1
-b: PUB t | 2 => OK
-c consumes t own 5
+/// Section 15: REQ 0 goes to the tail, REQ n waits, attempts grow at the next delivery.
+requeue_now_and_later: "
+a consumes t ch 1
+p: PUB t | x => OK
+a< x (1)
+a: REQ #x 0
+a< x (2)
+a: REQ #x 500
+stats t/ch
+= depth 0, in flight 0, deferred 1, messages 1, requeued 2, timed out 0, clients 1
++499ms
++1ms
+a< x (3)
+a: REQ #x nonsense
+a< E_INVALID REQ could not parse timeout nonsense
+a closed
+";
+
+a_deferred_publish_is_never_early: "
+a consumes t ch 5
+p: DPUB t 1000 | late => OK
+p: PUB t | soon => OK
+a< soon (1)
+stats t/ch
+= depth 0, in flight 1, deferred 1, messages 2, requeued 0, timed out 0, clients 1
++999ms
++1ms
+a< late (1)
+";
+
+/// Found by reading: a message whose deferral has ended waits without an attempt so far. A restart
+/// put it behind messages of higher seqs and failed (`ranges arrive in order`).
+a_message_that_became_due_before_a_restart_comes_back: "
+a: SUB t ch => OK
+p: DPUB t 100 | early => OK
+p: PUB t | late => OK
++5s
+stats t/ch
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 1
+restart
+b consumes t ch 5
+b< early (1)
+b< late (1)
+";
+
+/// Sections 15 and 16: a timeout hands a message to others; the late answers of the first fail.
+who_may_answer_after_a_timeout: "
+a consumes t ch 1
+p: PUB t | x => OK
+a< x (1)
++30s
+a< _heartbeat_
+p< _heartbeat_
+a: TOUCH #x
+a: NOP
+p: NOP
++29s
+a: NOP
+p: NOP
++1s
+a< _heartbeat_
+p< _heartbeat_
++29s
+a: RDY 0
++1016ms
+a< _heartbeat_
+p< _heartbeat_
+stats t/ch
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 1, clients 1
+a: FIN #x
+a< E_FIN_FAILED FIN #x failed ID not in flight
+b consumes t ch 1
+b< x (2)
+a: FIN #x
+a< E_FIN_FAILED FIN #x failed client does not own message
+a: REQ #x 0
+a< E_REQ_FAILED REQ #x failed client does not own message
+a: TOUCH #x
+a< E_TOUCH_FAILED TOUCH #x failed client does not own message
+b: FIN #x
+b: FIN #x
+b< E_FIN_FAILED FIN #x failed ID not in flight
+";
+
+/// FINs in a row are carried out together: what is wrong among them is answered as ever, in its place,
+/// and the others are done.
+fins_in_a_row: "
+a consumes t ch 4
+b: SUB t ch => OK
+p: MPUB t | 1,2,3,4,5,6,7,8 => OK
+a< 1 (1)
+a< 2 (1)
+a< 3 (1)
+a< 4 (1)
+b: RDY 2
+b< 5 (1)
+b< 6 (1)
+a: FIN #2; FIN #1; FIN #5; FIN #1; NOP; FIN 0123456789abcdef; FIN #3 x; FIN #4
+a< E_FIN_FAILED FIN #5 failed client does not own message
+a< E_FIN_FAILED FIN #1 failed ID not in flight
+a< E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
+a< 7 (1)
+a< 8 (1)
+stats t/ch
+= depth 0, in flight 4, deferred 0, messages 8, requeued 0, timed out 0, clients 2
+b: FIN #5; FIN #6; FIN
+b< E_INVALID FIN insufficient number of params
+b closed
+stats t/ch
+= depth 0, in flight 2, deferred 0, messages 8, requeued 0, timed out 0, clients 1
+";
+
+a_disconnect_requeues_nothing: "
+a: IDENTIFY | {\"msg_timeout\":2000}
+a< OK
+a consumes t ch 1
+p: PUB t | x => OK
+a< x (1)
+b consumes t ch 1
+a gone
+stats t/ch
+= depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 0, clients 1
++1999ms
++17ms
+b< x (2)
+stats t/ch
+= depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 1, clients 1
+";
+
+/// A peer that ended its input and reads nothing stayed for ever: no timer was left for it.
+a_dying_connection_that_reads_nothing_is_closed: "
+a: PUB t | x => OK
+a stuck
+a: PUB t | x
+a eof
++29s
++1s
+a closed
+";
+
+/// Regression: heartbeats and the time for the first command began at the connect. nsqd begins both at the magic: a
+/// peer that has not sent the magic may speak another protocol.
+heartbeats_begin_with_the_magic: "
+a connects
++59s
+a! \\x20\\x20V2
++29s
++2s
+a< _heartbeat_
++28s
++1s
+a closed
+";
+
+/// CLS: nothing new is delivered, what is held may be answered; RDY is ignored.
+close_wait: "
+a consumes t ch 2
+p: MPUB t | 1,2,3 => OK
+a< 1 (1)
+a< 2 (1)
+a: CLS
+a< CLOSE_WAIT
+a: FIN #1
+a: RDY 5
+a: TOUCH #2
+a: REQ #2 0
+stats t/ch
+= depth 2, in flight 0, deferred 0, messages 3, requeued 1, timed out 0, clients 1
+";
+
+/// Broker-semantics 3.2: the first channel gets the backlog, later ones only what comes then;
+/// behind a pause all get it.
+backlog_and_fan_out: "
+p: MPUB t | 1,2,3 => OK
+stats t
+= depth 3, messages 3, bytes 3
+create t/a
+create t/b
+stats t/a
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+stats t/b
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+p: PUB t | 4 => OK
+stats t/a
+= depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
+stats t/b
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
+stats t
+= depth 0, messages 4, bytes 4
+x: MPUB u | 1,2 => OK
+pause u
+create u/a
+create u/b
+unpause u
+stats u/a
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats u/b
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+";
+
+pause_holds_back_and_loses_nothing: "
+a consumes t ch 1
+pause t
+p: PUB t | x => OK
 stats t
 = depth 1, messages 1, bytes 1
-channels t b,a
-c< 2 (1)
-a< OK
-c< 1 (1)
-stats t/a
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-stats t/b
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-d: SUB u c; RDY 1
-e: MPUB u | x,y => OK
-channels u
-d< OK
-d< x (1)
-f: PUB v | x
-delete v
-channels v a
-f< OK
-g: MPUB w | ,
-g< E_BAD_MESSAGE MPUB invalid message(0) body size 0
-g closed
-g: PUB w | x => OK
-channels w
-restart
-h: SUB t own => OK
-",
-    );
-}
+unpause t
+a< x (1)
+pause t/ch
+p: PUB t | y => OK
+a: REQ #x 0
+stats t/ch
+= depth 2, in flight 0, deferred 0, messages 2, requeued 1, timed out 0, clients 1
+unpause t/ch
+a< y (1)
+a: FIN #y
+a< x (2)
+";
+
+/// Broker-semantics 8.
+empty_and_delete: "
+a consumes t ch 1
+p: MPUB t | 1,2 => OK
+a< 1 (1)
+p: DPUB t 1000 | 3 => OK
+empty t/ch
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 1
+a: FIN #1
+a< E_FIN_FAILED FIN #1 failed ID not in flight
+p: PUB t | 4 => OK
+a< 4 (1)
+delete t/ch
+a closed
+p: PUB t | 5 => OK
+stats t
+= depth 1, messages 5, bytes 5
+empty t
+stats t
+= depth 0, messages 5, bytes 5
+b: SUB t new => OK
+delete t
+b closed
+stats t
+= no such topic
+p: PUB t | 6 => OK
+stats t
+= depth 1, messages 1, bytes 1
+";
+
+/// Broker-semantics 6.
+ephemeral_channels_and_topics_end_with_their_last_user: "
+a: SUB t ch#ephemeral => OK
+b: SUB t ch#ephemeral => OK
+a gone
+stats t/ch#ephemeral
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 1
+b gone
+stats t/ch#ephemeral
+= no such channel
+stats t
+= depth 0, messages 0, bytes 0
+c: SUB e#ephemeral ch#ephemeral => OK
+c gone
+stats e#ephemeral
+= no such topic
+d: SUB e#ephemeral ch => OK
+d gone
+stats e#ephemeral/ch
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+delete e#ephemeral/ch
+stats e#ephemeral
+= no such topic
+create t/lonely#ephemeral
+stats t/lonely#ephemeral
+= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+";
+
+/// An ephemeral topic's checkpoint, which is never written, was due for ever: the shell's timer
+/// spun. The script fails on a timer that comes back without time passing.
+an_ephemeral_topic_leaves_no_timer_that_spins: "
+a consumes e#ephemeral ch 1
+p: PUB e#ephemeral | x => OK
+a< x (1)
+a: FIN #x
++20s
+";
+
+/// DPUB without a deferral is a PUB that still complains in its own name.
+a_failing_publish_names_its_verb: "
+p: PUB t | x => OK
+disk full
+p: PUB u | x
+p< E_PUB_FAILED PUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
+p closed
+q: DPUB u 0 | x
+q< E_DPUB_FAILED DPUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
+q closed
+disk free
++1s
+r: PUB u | x => OK
+";
+
+/// In a drain nobody may publish, and so the end of an unfinished MPUB creates no topic.
+the_end_of_an_unfinished_batch_creates_no_topic_in_a_drain: "
+a! MPUB made\\n\\0\\0
+drain on
+a eof
+a< E_MPUB_FAILED MPUB failed draining, publish to another nsqd
+a closed
+stats made
+= no such topic
+";
 
 /// If an nsqlookupd has not answered, a channel that is made soon gets all messages since the topic began.
-#[test]
-fn a_channel_that_is_made_in_grace_gets_all_messages() {
-    check_with(
-        script::with_grace(),
-        "
+a_channel_that_is_made_in_grace_gets_all_messages: script::with_grace(), "
 a: MPUB t | 1,2
 unasked t known
 a< OK
@@ -329,16 +592,10 @@ a: PUB t | 5 => OK
 create t/over
 stats t/over
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
-",
-    );
-}
+";
 
 /// The grace outlives the last channel, a pause, a crash, and a power failure after a sync.
-#[test]
-fn a_grace_ends_in_time_only() {
-    check_with(
-        script::with_grace(),
-        "
+a_grace_ends_in_time_only: script::with_grace(), "
 a: MPUB t | 1,2
 unasked t one
 a< OK
@@ -371,6 +628,143 @@ restart
 create t/six
 stats t/six
 = depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+";
+
+/// A sync that found no descriptor failed the publish and poisoned the topic.
+an_answer_waits_for_a_sync_that_could_not_start: group_commit(), "
+p: PUB t | x => OK
+open fails
+p: PUB t | y
+q: PUB t | z
++249ms
++1ms
+p< OK
+q< OK
+health
+= OK
+";
+
+/// A run that was checked in time changed while it waited for a slow consumer.
+what_is_delivered_behind_a_failed_sync_leaves_whole: group_commit(), "
+a consumes t ch 1
+p: PUB t | x
+a< x (1)
+p< OK
+sync fails
+p: PUB t | y
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+a stuck
+a: REQ #x 0
+a: RDY 2
+reclaim
+a reads
+a< y (1)
+a< x (2)
+";
+
+/// The pages were gone before the broker knew of the failed sync.
+a_consumer_whose_messages_are_not_whole_any_more_is_cut_off: group_commit(), "
+a: IDENTIFY | {\"msg_timeout\":1000}
+a< OK
+a consumes t ch 2
+p: PUB t | x
+a< x (1)
+p< OK
+a stuck
+sync fails
+reclaim early
+p: PUB t | y
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p closed
+a closed
+b consumes t ch 2
++2s
+b< x (2)
+";
+
+/// One topic's room made a shard healthy of which another topic takes no more messages.
+a_shard_is_as_healthy_as_its_worst_topic: group_commit(), "
+a: PUB a | x => OK
+b: PUB b | x => OK
+health
+= OK
+sync fails
+a: PUB a | y
+a< E_PUB_FAILED PUB failed cannot sync /data/a.log/000000000001.segment: simulated failure
+a closed
+health
+= cannot sync /data/a.log/000000000001.segment: simulated failure
+disk full
+c: PUB c | x
+c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+c closed
+disk free
++1s
+d: PUB c | x => OK
+health
+= cannot sync /data/a.log/000000000001.segment: simulated failure
+delete a
+health
+= OK
+";
+
+/// No line said that publishes work again, so an operator had to try.
+a_line_says_that_a_topic_takes_messages_again: group_commit(), "
+disk full
+c: PUB c | x
+c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+c closed
+errors
+= TOPIC(c) ERROR: failed to write message to backend - cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+= [10.0.0.1:5] - E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
+disk free
++1s
+errors
+= TOPIC(c): takes messages again
+health
+= OK
+";
+}
+
+/// The client that makes a topic waits until the topic has the channels that others know. Messages that are
+/// published until then wait in the topic, and all channels get them.
+#[test]
+fn a_new_topic_starts_with_the_channels_that_others_know() {
+    let mut options = script::options();
+    options.asks_for_channels = true;
+    check_with(
+        options,
+        "
+a: PUB t | 1
+b: PUB t | 2 => OK
+c consumes t own 5
+stats t
+= depth 1, messages 1, bytes 1
+channels t b,a
+c< 2 (1)
+a< OK
+c< 1 (1)
+stats t/a
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats t/b
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+d: SUB u c; RDY 1
+e: MPUB u | x,y => OK
+channels u
+d< OK
+d< x (1)
+f: PUB v | x
+delete v
+channels v a
+f< OK
+g: MPUB w | ,
+g< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+g closed
+g: PUB w | x => OK
+channels w
+restart
+h: SUB t own => OK
 ",
     );
 }
@@ -556,143 +950,6 @@ where t/ch
     ));
 }
 
-/// Section 15: REQ 0 goes to the tail, REQ n waits, attempts grow at the next delivery.
-#[test]
-fn requeue_now_and_later() {
-    check(
-        "
-a consumes t ch 1
-p: PUB t | x => OK
-a< x (1)
-a: REQ #x 0
-a< x (2)
-a: REQ #x 500
-stats t/ch
-= depth 0, in flight 0, deferred 1, messages 1, requeued 2, timed out 0, clients 1
-+499ms
-+1ms
-a< x (3)
-a: REQ #x nonsense
-a< E_INVALID REQ could not parse timeout nonsense
-a closed
-",
-    );
-}
-
-#[test]
-fn a_deferred_publish_is_never_early() {
-    check(
-        "
-a consumes t ch 5
-p: DPUB t 1000 | late => OK
-p: PUB t | soon => OK
-a< soon (1)
-stats t/ch
-= depth 0, in flight 1, deferred 1, messages 2, requeued 0, timed out 0, clients 1
-+999ms
-+1ms
-a< late (1)
-",
-    );
-}
-
-/// Found by reading: a message whose deferral has ended waits without an attempt so far. A restart
-/// put it behind messages of higher seqs and failed (`ranges arrive in order`).
-#[test]
-fn a_message_that_became_due_before_a_restart_comes_back() {
-    check(
-        "
-a: SUB t ch => OK
-p: DPUB t 100 | early => OK
-p: PUB t | late => OK
-+5s
-stats t/ch
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 1
-restart
-b consumes t ch 5
-b< early (1)
-b< late (1)
-",
-    );
-}
-
-/// Sections 15 and 16: a timeout hands a message to others; the late answers of the first fail.
-#[test]
-fn who_may_answer_after_a_timeout() {
-    check(
-        "
-a consumes t ch 1
-p: PUB t | x => OK
-a< x (1)
-+30s
-a< _heartbeat_
-p< _heartbeat_
-a: TOUCH #x
-a: NOP
-p: NOP
-+29s
-a: NOP
-p: NOP
-+1s
-a< _heartbeat_
-p< _heartbeat_
-+29s
-a: RDY 0
-+1016ms
-a< _heartbeat_
-p< _heartbeat_
-stats t/ch
-= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 1, clients 1
-a: FIN #x
-a< E_FIN_FAILED FIN #x failed ID not in flight
-b consumes t ch 1
-b< x (2)
-a: FIN #x
-a< E_FIN_FAILED FIN #x failed client does not own message
-a: REQ #x 0
-a< E_REQ_FAILED REQ #x failed client does not own message
-a: TOUCH #x
-a< E_TOUCH_FAILED TOUCH #x failed client does not own message
-b: FIN #x
-b: FIN #x
-b< E_FIN_FAILED FIN #x failed ID not in flight
-",
-    );
-}
-
-/// FINs in a row are carried out together: what is wrong among them is answered as ever, in its place,
-/// and the others are done.
-#[test]
-fn fins_in_a_row() {
-    check(
-        "
-a consumes t ch 4
-b: SUB t ch => OK
-p: MPUB t | 1,2,3,4,5,6,7,8 => OK
-a< 1 (1)
-a< 2 (1)
-a< 3 (1)
-a< 4 (1)
-b: RDY 2
-b< 5 (1)
-b< 6 (1)
-a: FIN #2; FIN #1; FIN #5; FIN #1; NOP; FIN 0123456789abcdef; FIN #3 x; FIN #4
-a< E_FIN_FAILED FIN #5 failed client does not own message
-a< E_FIN_FAILED FIN #1 failed ID not in flight
-a< E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
-a< 7 (1)
-a< 8 (1)
-stats t/ch
-= depth 0, in flight 4, deferred 0, messages 8, requeued 0, timed out 0, clients 2
-b: FIN #5; FIN #6; FIN
-b< E_INVALID FIN insufficient number of params
-b closed
-stats t/ch
-= depth 0, in flight 2, deferred 0, messages 8, requeued 0, timed out 0, clients 1
-",
-    );
-}
-
 /// Captured: msg timeout 2 s, max 5 s, touched every 0.9 s: redelivered at 5.0 s.
 #[test]
 fn touch_reaches_no_further_than_the_cap() {
@@ -719,28 +976,6 @@ a: TOUCH #x
 +499ms
 +17ms
 a< x (2)
-",
-    );
-}
-
-#[test]
-fn a_disconnect_requeues_nothing() {
-    check(
-        "
-a: IDENTIFY | {\"msg_timeout\":2000}
-a< OK
-a consumes t ch 1
-p: PUB t | x => OK
-a< x (1)
-b consumes t ch 1
-a gone
-stats t/ch
-= depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 0, clients 1
-+1999ms
-+17ms
-b< x (2)
-stats t/ch
-= depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 1, clients 1
 ",
     );
 }
@@ -838,41 +1073,6 @@ fn end_of_input() {
     check("\na! PUB t\na eof\na closed\n");
 }
 
-/// A peer that ended its input and reads nothing stayed for ever: no timer was left for it.
-#[test]
-fn a_dying_connection_that_reads_nothing_is_closed() {
-    check(
-        "
-a: PUB t | x => OK
-a stuck
-a: PUB t | x
-a eof
-+29s
-+1s
-a closed
-",
-    );
-}
-
-/// Regression: heartbeats and the time for the first command began at the connect. nsqd begins both at the magic: a
-/// peer that has not sent the magic may speak another protocol.
-#[test]
-fn heartbeats_begin_with_the_magic() {
-    check(
-        "
-a connects
-+59s
-a! \\x20\\x20V2
-+29s
-+2s
-a< _heartbeat_
-+28s
-+1s
-a closed
-",
-    );
-}
-
 /// Before a consumer is closed, the broker has the socket written to once more, because Linux reports room late.
 #[test]
 fn a_slow_consumer_is_judged_by_what_its_socket_takes() {
@@ -893,27 +1093,6 @@ a closed
     ));
 }
 
-/// CLS: nothing new is delivered, what is held may be answered; RDY is ignored.
-#[test]
-fn close_wait() {
-    check(
-        "
-a consumes t ch 2
-p: MPUB t | 1,2,3 => OK
-a< 1 (1)
-a< 2 (1)
-a: CLS
-a< CLOSE_WAIT
-a: FIN #1
-a: RDY 5
-a: TOUCH #2
-a: REQ #2 0
-stats t/ch
-= depth 2, in flight 0, deferred 0, messages 3, requeued 1, timed out 0, clients 1
-",
-    );
-}
-
 #[test]
 fn too_many_consumers() {
     let mut options = script::options();
@@ -927,149 +1106,6 @@ b< E_SUB_FAILED SUB failed consumers for r:ch exceeds limit of 1
 b closed
 a gone
 c: SUB r ch => OK
-",
-    );
-}
-
-/// Broker-semantics 3.2: the first channel gets the backlog, later ones only what comes then;
-/// behind a pause all get it.
-#[test]
-fn backlog_and_fan_out() {
-    check(
-        "
-p: MPUB t | 1,2,3 => OK
-stats t
-= depth 3, messages 3, bytes 3
-create t/a
-create t/b
-stats t/a
-= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
-stats t/b
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
-p: PUB t | 4 => OK
-stats t/a
-= depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
-stats t/b
-= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
-stats t
-= depth 0, messages 4, bytes 4
-x: MPUB u | 1,2 => OK
-pause u
-create u/a
-create u/b
-unpause u
-stats u/a
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-stats u/b
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-",
-    );
-}
-
-#[test]
-fn pause_holds_back_and_loses_nothing() {
-    check(
-        "
-a consumes t ch 1
-pause t
-p: PUB t | x => OK
-stats t
-= depth 1, messages 1, bytes 1
-unpause t
-a< x (1)
-pause t/ch
-p: PUB t | y => OK
-a: REQ #x 0
-stats t/ch
-= depth 2, in flight 0, deferred 0, messages 2, requeued 1, timed out 0, clients 1
-unpause t/ch
-a< y (1)
-a: FIN #y
-a< x (2)
-",
-    );
-}
-
-/// Broker-semantics 8.
-#[test]
-fn empty_and_delete() {
-    check(
-        "
-a consumes t ch 1
-p: MPUB t | 1,2 => OK
-a< 1 (1)
-p: DPUB t 1000 | 3 => OK
-empty t/ch
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 1
-a: FIN #1
-a< E_FIN_FAILED FIN #1 failed ID not in flight
-p: PUB t | 4 => OK
-a< 4 (1)
-delete t/ch
-a closed
-p: PUB t | 5 => OK
-stats t
-= depth 1, messages 5, bytes 5
-empty t
-stats t
-= depth 0, messages 5, bytes 5
-b: SUB t new => OK
-delete t
-b closed
-stats t
-= no such topic
-p: PUB t | 6 => OK
-stats t
-= depth 1, messages 1, bytes 1
-",
-    );
-}
-
-/// Broker-semantics 6.
-#[test]
-fn ephemeral_channels_and_topics_end_with_their_last_user() {
-    check(
-        "
-a: SUB t ch#ephemeral => OK
-b: SUB t ch#ephemeral => OK
-a gone
-stats t/ch#ephemeral
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 1
-b gone
-stats t/ch#ephemeral
-= no such channel
-stats t
-= depth 0, messages 0, bytes 0
-c: SUB e#ephemeral ch#ephemeral => OK
-c gone
-stats e#ephemeral
-= no such topic
-d: SUB e#ephemeral ch => OK
-d gone
-stats e#ephemeral/ch
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
-delete e#ephemeral/ch
-stats e#ephemeral
-= no such topic
-create t/lonely#ephemeral
-stats t/lonely#ephemeral
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
-",
-    );
-}
-
-/// An ephemeral topic's checkpoint, which is never written, was due for ever: the shell's timer
-/// spun. The script fails on a timer that comes back without time passing.
-#[test]
-fn an_ephemeral_topic_leaves_no_timer_that_spins() {
-    check(
-        "
-a consumes e#ephemeral ch 1
-p: PUB e#ephemeral | x => OK
-a< x (1)
-a: FIN #x
-+20s
 ",
     );
 }
@@ -1103,26 +1139,6 @@ stats t/c#ephemeral
 a: RDY 1
 p: PUB t | taken => OK
 a< taken (1)
-",
-    );
-}
-
-/// DPUB without a deferral is a PUB that still complains in its own name.
-#[test]
-fn a_failing_publish_names_its_verb() {
-    check(
-        "
-p: PUB t | x => OK
-disk full
-p: PUB u | x
-p< E_PUB_FAILED PUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
-p closed
-q: DPUB u 0 | x
-q< E_DPUB_FAILED DPUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
-q closed
-disk free
-+1s
-r: PUB u | x => OK
 ",
     );
 }
@@ -1187,26 +1203,6 @@ fn group_commit() -> crate::BrokerOptions {
     options
 }
 
-/// A sync that found no descriptor failed the publish and poisoned the topic.
-#[test]
-fn an_answer_waits_for_a_sync_that_could_not_start() {
-    check_with(
-        group_commit(),
-        "
-p: PUB t | x => OK
-open fails
-p: PUB t | y
-q: PUB t | z
-+249ms
-+1ms
-p< OK
-q< OK
-health
-= OK
-",
-    );
-}
-
 /// Messages waited for a slow consumer when a sync failed. The kernel dropped their pages, and the socket got
 /// what the disk had.
 #[test]
@@ -1230,89 +1226,6 @@ a< {large} (1)
 a: FIN #x
 "
         ),
-    );
-}
-
-/// A run that was checked in time changed while it waited for a slow consumer.
-#[test]
-fn what_is_delivered_behind_a_failed_sync_leaves_whole() {
-    check_with(
-        group_commit(),
-        "
-a consumes t ch 1
-p: PUB t | x
-a< x (1)
-p< OK
-sync fails
-p: PUB t | y
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
-a stuck
-a: REQ #x 0
-a: RDY 2
-reclaim
-a reads
-a< y (1)
-a< x (2)
-",
-    );
-}
-
-/// The pages were gone before the broker knew of the failed sync.
-#[test]
-fn a_consumer_whose_messages_are_not_whole_any_more_is_cut_off() {
-    check_with(
-        group_commit(),
-        "
-a: IDENTIFY | {\"msg_timeout\":1000}
-a< OK
-a consumes t ch 2
-p: PUB t | x
-a< x (1)
-p< OK
-a stuck
-sync fails
-reclaim early
-p: PUB t | y
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
-a closed
-b consumes t ch 2
-+2s
-b< x (2)
-",
-    );
-}
-
-/// One topic's room made a shard healthy of which another topic takes no more messages.
-#[test]
-fn a_shard_is_as_healthy_as_its_worst_topic() {
-    check_with(
-        group_commit(),
-        "
-a: PUB a | x => OK
-b: PUB b | x => OK
-health
-= OK
-sync fails
-a: PUB a | y
-a< E_PUB_FAILED PUB failed cannot sync /data/a.log/000000000001.segment: simulated failure
-a closed
-health
-= cannot sync /data/a.log/000000000001.segment: simulated failure
-disk full
-c: PUB c | x
-c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-c closed
-disk free
-+1s
-d: PUB c | x => OK
-health
-= cannot sync /data/a.log/000000000001.segment: simulated failure
-delete a
-health
-= OK
-",
     );
 }
 
@@ -1356,29 +1269,6 @@ fn a_batch_that_never_fits_has_one_error_and_one_state() {
     );
     session.act(&format!("last: MPUB t | {batch}"));
     assert!(session.transcript().ends_with("last< OK\n"));
-}
-
-/// No line said that publishes work again, so an operator had to try.
-#[test]
-fn a_line_says_that_a_topic_takes_messages_again() {
-    check_with(
-        group_commit(),
-        "
-disk full
-c: PUB c | x
-c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-c closed
-errors
-= TOPIC(c) ERROR: failed to write message to backend - cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-= [10.0.0.1:5] - E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-disk free
-+1s
-errors
-= TOPIC(c): takes messages again
-health
-= OK
-",
-    );
 }
 
 /// With group commit a channel was acknowledged before anything of it was synced.
@@ -1604,22 +1494,6 @@ stats made
         );
         check_with(options.clone(), &script);
     }
-}
-
-/// In a drain nobody may publish, and so the end of an unfinished MPUB creates no topic.
-#[test]
-fn the_end_of_an_unfinished_batch_creates_no_topic_in_a_drain() {
-    check(
-        "
-a! MPUB made\\n\\0\\0
-drain on
-a eof
-a< E_MPUB_FAILED MPUB failed draining, publish to another nsqd
-a closed
-stats made
-= no such topic
-",
-    );
 }
 
 /// Regression: with auth servers, every piece of an MPUB was decoded from the start of the MPUB. A million small

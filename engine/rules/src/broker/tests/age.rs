@@ -2,10 +2,8 @@
 
 use super::script::check;
 
-#[test]
-fn the_oldest_message_counts_wherever_it_is() {
-    check(
-        "
+scripts! {
+the_oldest_message_counts_wherever_it_is: "
 p: PUB t | w => OK
 +1s
 oldest t
@@ -49,15 +47,10 @@ oldest t/ch
 = 1000 ms
 oldest t
 = 0 ms
-",
-    );
-}
+";
 
 /// The publish time is on the disk. So the age goes on after a restart, also if no message was read.
-#[test]
-fn the_age_survives_a_restart() {
-    check(
-        "
+the_age_survives_a_restart: "
 a: SUB t ch => OK
 p: MPUB t | x,y => OK
 +4s
@@ -75,6 +68,5 @@ b< y (1)
 b: FIN #y
 oldest t/ch
 = 0 ms
-",
-    );
+";
 }

@@ -30,10 +30,8 @@ fn check(script: &str) {
     check_with(with_rules(), &format!("{REACHED}{}", script.trim_start()));
 }
 
-#[test]
-fn a_message_moves_and_is_finished_after_the_sync() {
-    check(
-        "
+scripts! {
+a_message_moves_and_is_finished_after_the_sync: "
 a: REQ #x 0
 dead t/ch
 = 0 went to d, 1 wait
@@ -60,14 +58,9 @@ b: REQ #x 0
 b< x (2)
 b: REQ #x 0
 b< x (3)
-",
-    );
-}
+";
 
-#[test]
-fn a_deferred_message_moves_when_it_is_due() {
-    check(
-        "
+a_deferred_message_moves_when_it_is_due: "
 a: REQ #x 5000
 +4s
 dead t/ch
@@ -78,28 +71,18 @@ dead t/ch
 +2s
 dead t/ch
 = 1 went to d, 0 wait
-",
-    );
-}
+";
 
-#[test]
-fn a_message_that_times_out_needs_no_consumer_to_move() {
-    check(
-        "
+a_message_that_times_out_needs_no_consumer_to_move: "
 a gone
 p gone
 +61s
 +2s
 dead t/ch
 = 1 went to d, 0 wait
-",
-    );
-}
+";
 
-#[test]
-fn a_paused_channel_keeps_its_dead_letters() {
-    check(
-        "
+a_paused_channel_keeps_its_dead_letters: "
 pause t/ch
 a: REQ #x 0
 +5s
@@ -109,14 +92,9 @@ unpause t/ch
 +2s
 dead t/ch
 = 1 went to d, 0 wait
-",
-    );
-}
+";
 
-#[test]
-fn a_refused_message_stays_and_is_tried_again() {
-    check(
-        "
+a_refused_message_stays_and_is_tried_again: "
 disk full
 a: REQ #x 0
 +20s
@@ -126,14 +104,9 @@ disk free
 +8s
 dead t/ch
 = 1 went to d, 0 wait
-",
-    );
-}
+";
 
-#[test]
-fn an_emptied_channel_forgets_its_dead_letters() {
-    check(
-        "
+an_emptied_channel_forgets_its_dead_letters: "
 a: REQ #x 0
 empty t/ch
 dead t/ch
@@ -145,14 +118,9 @@ delete t/ch
 a closed
 stats d
 = depth 1, messages 1, bytes 1
-",
-    );
-}
+";
 
-#[test]
-fn a_channel_may_be_deleted_before_the_answer() {
-    check(
-        "
+a_channel_may_be_deleted_before_the_answer: "
 a: REQ #x 0
 delete t/ch
 a closed
@@ -160,14 +128,9 @@ a closed
 delete t
 stats d
 = depth 1, messages 1, bytes 1
-",
-    );
-}
+";
 
-#[test]
-fn a_deleted_dead_letter_topic_is_made_again() {
-    check(
-        "
+a_deleted_dead_letter_topic_is_made_again: "
 a: REQ #x 0
 delete d
 dead t/ch
@@ -177,14 +140,9 @@ dead t/ch
 = 1 went to d, 0 wait
 stats d
 = depth 1, messages 1, bytes 1
-",
-    );
-}
+";
 
-#[test]
-fn dead_letters_of_dead_letters() {
-    check(
-        "
+dead_letters_of_dead_letters: "
 a: REQ #x 0
 b consumes d retry 1
 b< x (1)
@@ -194,14 +152,9 @@ dead t/ch
 = 1 went to d, 0 wait
 dead d/retry
 = 1 went to e, 0 wait
-",
-    );
-}
+";
 
-#[test]
-fn a_restart_knows_the_attempts() {
-    check(
-        "
+a_restart_knows_the_attempts: "
 +3s
 restart
 dead t/ch
@@ -211,8 +164,25 @@ dead t/ch
 = 1 went to d, 0 wait
 stats d
 = depth 1, messages 1, bytes 1
-",
-    );
+";
+
+/// A message that comes back unhandled is not nearer to its last attempt.
+an_uncounted_requeue_makes_no_dead_letter: with_rules(), "
+a: IDENTIFY | {\"feature_negotiation\":true,\"req_uncounted\":true}
+a< {\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"msg_timeout\":60000,\"tls_v1\":false,\"deflate\":false,\"deflate_level\":6,\"max_deflate_level\":6,\"snappy\":false,\"sample_rate\":0,\"auth_required\":false,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\"topology_zone\":\"\",\"req_uncounted\":true}
+a consumes t ch 1
+p: PUB t | x => OK
+a< x (1)
+a: REQ #x 0 uncounted
+a< x (1)
+a: REQ #x 0
+a< x (2)
+a: REQ #x 0 uncounted
+a< x (2)
+a: REQ #x 0 free
+a< E_INVALID REQ unknown option free
+a closed
+";
 }
 
 /// The message is not finished before the dead-letter topic is synced, so a power failure may double it.
@@ -247,30 +217,6 @@ b< x (1)
 "
         ));
     }
-}
-
-/// A message that comes back unhandled is not nearer to its last attempt.
-#[test]
-fn an_uncounted_requeue_makes_no_dead_letter() {
-    check_with(
-        with_rules(),
-        "
-a: IDENTIFY | {\"feature_negotiation\":true,\"req_uncounted\":true}
-a< {\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"msg_timeout\":60000,\"tls_v1\":false,\"deflate\":false,\"deflate_level\":6,\"max_deflate_level\":6,\"snappy\":false,\"sample_rate\":0,\"auth_required\":false,\"output_buffer_size\":16384,\"output_buffer_timeout\":250,\"topology_region\":\"\",\"topology_zone\":\"\",\"req_uncounted\":true}
-a consumes t ch 1
-p: PUB t | x => OK
-a< x (1)
-a: REQ #x 0 uncounted
-a< x (1)
-a: REQ #x 0
-a< x (2)
-a: REQ #x 0 uncounted
-a< x (2)
-a: REQ #x 0 free
-a< E_INVALID REQ unknown option free
-a closed
-",
-    );
 }
 
 /// The bound of a channel was the only one, so ten thousand channels could have ten thousand times its bytes on their way.

@@ -5,10 +5,8 @@ use crate::{Broker, Now, Output, TaskId};
 use std::time::Duration;
 use wire::name::TopicName;
 
-#[test]
-fn publishes_are_refused_and_consumers_are_served() {
-    check(
-        "
+scripts! {
+publishes_are_refused_and_consumers_are_served: "
 a: PUB t | x => OK
 b: SUB t ch => OK
 drain on
@@ -39,14 +37,9 @@ owed
 = -t
 owed
 = 0 messages are owed
-",
-    );
-}
+";
 
-#[test]
-fn the_causes_that_keep_messages_are_named() {
-    check(
-        "
+the_causes_that_keep_messages_are_named: "
 a: PUB none | x => OK
 a: SUB absent ch => OK
 a: PUB absent | x => OK
@@ -69,14 +62,9 @@ owed
 paused, stopped is paused
 = -none/new
 = -none
-",
-    );
-}
+";
 
-#[test]
-fn a_drain_that_is_taken_back_announces_the_topics_again() {
-    check(
-        "
+a_drain_that_is_taken_back_announces_the_topics_again: "
 a: SUB t ch => OK
 drain on
 owed
@@ -97,15 +85,9 @@ drain on
 owed
 = 2 messages are owed: 2 waiting
 drain off
-",
-    );
-}
+";
 
-#[test]
-fn the_grace_of_a_new_topic_is_awaited() {
-    check_with(
-        with_grace(),
-        "
+the_grace_of_a_new_topic_is_awaited: with_grace(), "
 a: PUB t | x
 unasked t ch
 a< OK
@@ -124,8 +106,7 @@ owed
 = 0 messages are owed
 = -t/ch
 = -t
-",
-    );
+";
 }
 
 /// A publish that waits for room is refused as a whole.

@@ -31,11 +31,9 @@ b< y (1)
     }
 }
 
+scripts! {
 /// No checkpoint has the message: its deferral is in its slot.
-#[test]
-fn a_wall_clock_that_is_set_back_delays_no_message_that_is_newer_than_the_checkpoint() {
-    check(
-        "
+a_wall_clock_that_is_set_back_delays_no_message_that_is_newer_than_the_checkpoint: "
 a: SUB t ch; RDY 1; DPUB t 2000 | x => OK
 a< OK
 +300ms
@@ -45,15 +43,10 @@ b: SUB t ch; RDY 1 => OK
 +1s
 +1s
 b< x (1)
-",
-    );
-}
+";
 
 /// The messages of an undo keep what is left of their deferrals, too.
-#[test]
-fn a_wall_clock_that_is_set_back_at_a_restart_delays_no_message_of_an_undo() {
-    check(
-        "
+a_wall_clock_that_is_set_back_at_a_restart_delays_no_message_of_an_undo: "
 a: SUB t ch; DPUB t 20000 | x => OK
 a< OK
 empty t/ch for 1h
@@ -65,15 +58,10 @@ b: SUB t ch; RDY 1 => OK
 +17s
 +1s
 b< x (1)
-",
-    );
-}
+";
 
 /// A clock that is right, or that was set forward, changes no due time.
-#[test]
-fn a_right_clock_moves_no_due_time() {
-    check(
-        "
+a_right_clock_moves_no_due_time: "
 a: SUB t ch; DPUB t 20000 | x => OK
 a< OK
 +8s
@@ -84,6 +72,5 @@ b: SUB t ch; RDY 1 => OK
 +3s
 +1s
 b< x (1)
-",
-    );
+";
 }

@@ -24,10 +24,8 @@ fn check(script: &str) {
     check_with(with_rules(KeyWindow::Count(1000)), script);
 }
 
-#[test]
-fn a_body_is_stored_once() {
-    check(
-        "
+scripts! {
+a_body_is_stored_once: "
 c consumes t ch 9
 a: PUB t | x => OK
 c< x (1)
@@ -44,14 +42,9 @@ keys other
 = no rule
 stats t/ch
 = depth 0, in flight 2, deferred 0, messages 2, requeued 0, timed out 0, clients 1
-",
-    );
-}
+";
 
-#[test]
-fn a_batch_is_judged_message_by_message() {
-    check(
-        "
+a_batch_is_judged_message_by_message: "
 c consumes t ch 99
 a: PUB t | b => OK
 c< b (1)
@@ -63,15 +56,10 @@ a: MPUB t | a,a,a,d,d => OK
 c< d (1)
 keys t
 = 10 duplicates, 0 of them unverified, 0 without the key, 4 keys
-",
-    );
-}
+";
 
 /// The segment of a message whose consumer has finished is used again. Then the fingerprint decides.
-#[test]
-fn a_finished_message_is_remembered() {
-    check(
-        "
+a_finished_message_is_remembered: "
 c consumes t ch 9
 a: PUB t | x => OK
 c< x (1)
@@ -89,14 +77,9 @@ keys t
 = 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
 stats t/ch
 = depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
-",
-    );
-}
+";
 
-#[test]
-fn a_value_in_the_body() {
-    check(
-        r#"
+a_value_in_the_body: r#"
 c consumes j ch 9
 a: PUB j | {"id":1}
 a< OK
@@ -115,38 +98,10 @@ a< OK
 c< {"id":null} (1)
 keys j
 = 1 duplicates, 0 of them unverified, 3 without the key, 2 keys
-"#,
-    );
-}
-
-#[test]
-fn a_window_of_time_ends() {
-    check_with(
-        with_rules(KeyWindow::Time(Duration::from_secs(60))),
-        "
-a: PUB t | x => OK
-+59s
-a< _heartbeat_
-a: PUB t | x => OK
-keys t
-= 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
-+10s
-a< _heartbeat_
-a: PUB t | x => OK
-keys t
-= 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
-create t/ch
-stats t/ch
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-",
-    );
-}
+"#;
 
 /// Pulsar recorded the id of a message before the message was stored, and dropped the client's next attempt.
-#[test]
-fn pulsar_5218_id_recorded_before_the_message_was_stored() {
-    check(
-        "
+pulsar_5218_id_recorded_before_the_message_was_stored: "
 disk full
 a: PUB t | x
 a< E_PUB_FAILED PUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full
@@ -161,15 +116,10 @@ disk free
 a: MPUB t | x,y,x => OK
 keys t
 = 1 duplicates, 0 of them unverified, 0 without the key, 2 keys
-",
-    );
-}
+";
 
 /// The state after a restart is that of the log, whatever the restart was.
-#[test]
-fn nats_3272_inconsistent_after_restart() {
-    check(
-        "
+nats_3272_inconsistent_after_restart: "
 c: SUB t ch => OK
 a: PUB t | x => OK
 a: MPUB t | y,z => OK
@@ -182,8 +132,98 @@ restart
 a: PUB t | w => OK
 stats t/ch
 = depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
-",
-    );
+";
+
+/// Emptying a topic or channel keeps the keys, so that a retry of an emptied message is not stored again. Deleting the topic
+/// forgets them.
+nats_6782_purge_keeps_ids: "
+c: SUB t ch => OK
+a: PUB t | x => OK
+empty t/ch
+pause t
+a: PUB t | y => OK
+empty t
+a: PUB t | x => OK
+unpause t
+a: PUB t | y => OK
+stats t/ch
+= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+delete t
+c closed
+a: MPUB t | x,y => OK
+keys t
+= 0 duplicates, 0 of them unverified, 0 without the key, 2 keys
+";
+
+/// Regression: the retry of a message that the log knew as lost was answered with OK and not stored.
+a_message_that_a_load_finds_damaged_is_stored_again: "
+c: SUB t ch => OK
+a: MPUB t | first,second => OK
++12s
+restart
+spoil first
+c consumes t ch 9
+c< second (1)
+a: MPUB t | second,first,first => OK
+c< first (1)
+keys t
+= 2 duplicates, 0 of them unverified, 0 without the key, 2 keys
+a: PUB t | first => OK
+keys t
+= 3 duplicates, 0 of them unverified, 0 without the key, 2 keys
+";
+
+/// Regression: see above. The damaged message is forgotten for good: its segment goes, and another start follows.
+a_damaged_message_stays_unknown_when_its_segment_is_gone: "
+c: SUB t ch => OK
+a: MPUB t | first,second => OK
++12s
+restart
+spoil first
+c consumes t ch 9
+c< second (1)
+c: FIN #second
++12s
+restart
+a: MPUB t | first,second => OK
+stats t/ch
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
+keys t
+= 1 duplicates, 1 of them unverified, 0 without the key, 2 keys
+";
+
+/// Regression: keys that a start had read from the log were in no file until the next new message. So the next crash took
+/// the keys of messages that were finished in the meantime.
+keys_of_an_earlier_process_are_saved_without_new_messages: "
+c: SUB t ch => OK
+a: PUB t | x => OK
+restart
+c consumes t ch 1
+c< x (1)
+c: FIN #x
++12s
+restart
+a: PUB t | x => OK
+keys t
+= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
+";
+
+a_window_of_time_ends: with_rules(KeyWindow::Time(Duration::from_secs(60))), "
+a: PUB t | x => OK
++59s
+a< _heartbeat_
+a: PUB t | x => OK
+keys t
+= 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
++10s
+a< _heartbeat_
+a: PUB t | x => OK
+keys t
+= 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
+create t/ch
+stats t/ch
+= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+";
 }
 
 /// A message that a power failure took is stored when it comes again.
@@ -203,32 +243,6 @@ power lost 1
 a: PUB t | x => OK
 keys t
 = 0 duplicates, 0 of them unverified, 0 without the key, 1 keys
-",
-    );
-}
-
-/// Emptying a topic or channel keeps the keys, so that a retry of an emptied message is not stored again. Deleting the topic
-/// forgets them.
-#[test]
-fn nats_6782_purge_keeps_ids() {
-    check(
-        "
-c: SUB t ch => OK
-a: PUB t | x => OK
-empty t/ch
-pause t
-a: PUB t | y => OK
-empty t
-a: PUB t | x => OK
-unpause t
-a: PUB t | y => OK
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
-delete t
-c closed
-a: MPUB t | x,y => OK
-keys t
-= 0 duplicates, 0 of them unverified, 0 without the key, 2 keys
 ",
     );
 }
@@ -286,53 +300,6 @@ a closed
 b: PUB t | z
 b< E_PUB_FAILED PUB failed log is read-only since a failed sync: cannot sync /data/t.log/000000000001.segment: simulated failure
 b closed
-",
-    );
-}
-
-/// Regression: the retry of a message that the log knew as lost was answered with OK and not stored.
-#[test]
-fn a_message_that_a_load_finds_damaged_is_stored_again() {
-    check(
-        "
-c: SUB t ch => OK
-a: MPUB t | first,second => OK
-+12s
-restart
-spoil first
-c consumes t ch 9
-c< second (1)
-a: MPUB t | second,first,first => OK
-c< first (1)
-keys t
-= 2 duplicates, 0 of them unverified, 0 without the key, 2 keys
-a: PUB t | first => OK
-keys t
-= 3 duplicates, 0 of them unverified, 0 without the key, 2 keys
-",
-    );
-}
-
-/// Regression: see above. The damaged message is forgotten for good: its segment goes, and another start follows.
-#[test]
-fn a_damaged_message_stays_unknown_when_its_segment_is_gone() {
-    check(
-        "
-c: SUB t ch => OK
-a: MPUB t | first,second => OK
-+12s
-restart
-spoil first
-c consumes t ch 9
-c< second (1)
-c: FIN #second
-+12s
-restart
-a: MPUB t | first,second => OK
-stats t/ch
-= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
-keys t
-= 1 duplicates, 1 of them unverified, 0 without the key, 2 keys
 ",
     );
 }
@@ -432,27 +399,6 @@ fn the_name_of_a_file_of_keys_is_synced_after_a_sync_that_failed_to_open() {
 fn the_name_of_a_file_of_keys_becomes_durable_without_new_messages() {
     let beats = "c< _heartbeat_\na< _heartbeat_\n".repeat(2);
     survives_a_power_failure(&format!("+1h\n{beats}c closed\na closed"), &["x"]);
-}
-
-/// Regression: keys that a start had read from the log were in no file until the next new message. So the next crash took
-/// the keys of messages that were finished in the meantime.
-#[test]
-fn keys_of_an_earlier_process_are_saved_without_new_messages() {
-    check(
-        "
-c: SUB t ch => OK
-a: PUB t | x => OK
-restart
-c consumes t ch 1
-c< x (1)
-c: FIN #x
-+12s
-restart
-a: PUB t | x => OK
-keys t
-= 1 duplicates, 1 of them unverified, 0 without the key, 1 keys
-",
-    );
 }
 
 /// Regression: nobody was told that the file did not get its name, and no other file followed.

@@ -22,10 +22,8 @@ fn check(script: &str) {
     check_with(with_rule(), script);
 }
 
-#[test]
-fn a_message_that_is_sent_again_is_not_stored_again() {
-    check(
-        "
+scripts! {
+a_message_that_is_sent_again_is_not_stored_again: "
 c consumes t ch 9
 a is 7f
 a: PUB t 0 | x => OK
@@ -44,14 +42,9 @@ dedup t
 = 2 duplicates, 0 unchecked, 2 publishers
 stats t/ch
 = depth 0, in flight 4, deferred 0, messages 4, requeued 0, timed out 0, clients 1
-",
-    );
-}
+";
 
-#[test]
-fn a_batch_is_judged_message_by_message() {
-    check(
-        "
+a_batch_is_judged_message_by_message: "
 c consumes t ch 99
 a is 7f
 a: PUB t 1 | b => OK
@@ -63,15 +56,10 @@ a: MPUB t 2 | c,d => OK
 c< d (1)
 dedup t
 = 2 duplicates, 0 unchecked, 1 publishers
-",
-    );
-}
+";
 
 /// Iggy wrote a batch without messages.
-#[test]
-fn iggy_3099_batch_of_duplicates() {
-    check(
-        "
+iggy_3099_batch_of_duplicates: "
 c consumes t ch 99
 a is 7f
 a: MPUB t 0 | a,b,c => OK
@@ -84,15 +72,10 @@ dedup t
 = 5 duplicates, 0 unchecked, 1 publishers
 stats t/ch
 = depth 0, in flight 3, deferred 0, messages 3, requeued 0, timed out 0, clients 1
-",
-    );
-}
+";
 
 /// Pulsar recorded the id of a message before the message was stored, and dropped the client's next attempt.
-#[test]
-fn pulsar_5218_id_recorded_before_the_message_was_stored() {
-    check(
-        "
+pulsar_5218_id_recorded_before_the_message_was_stored: "
 a is 7f
 disk full
 a: PUB t 0 | x
@@ -106,15 +89,10 @@ dedup t
 = 0 duplicates, 0 unchecked, 1 publishers
 c consumes t ch 1
 c< x (1)
-",
-    );
-}
+";
 
 /// RabbitMQ's streams drop every message whose id is not above the highest one.
-#[test]
-fn rabbitmq_streams_gap_behind_a_higher_id() {
-    check(
-        "
+rabbitmq_streams_gap_behind_a_higher_id: "
 c consumes t ch 9
 a is 7f
 b is 7f
@@ -124,15 +102,10 @@ a: PUB t 4 | earlier => OK
 c< earlier (1)
 dedup t
 = 0 duplicates, 0 unchecked, 1 publishers
-",
-    );
-}
+";
 
 /// NATS kept the ids when a stream was purged, and that was not what its documentation said.
-#[test]
-fn nats_6782_purge_keeps_ids() {
-    check(
-        "
+nats_6782_purge_keeps_ids: "
 c: SUB t ch => OK
 a is 7f
 a: PUB t 0 | x => OK
@@ -152,14 +125,9 @@ c closed
 a: PUB t 0 | x => OK
 dedup t
 = 0 duplicates, 0 unchecked, 1 publishers
-",
-    );
-}
+";
 
-#[test]
-fn a_topic_without_a_rule_ignores_numbers() {
-    check(
-        "
+a_topic_without_a_rule_ignores_numbers: "
 c consumes other ch 9
 a is 7f
 a: PUB other 0 | x => OK
@@ -168,14 +136,9 @@ a: PUB other 0 | y => OK
 c< y (1)
 dedup other
 = no rule
-",
-    );
-}
+";
 
-#[test]
-fn messages_without_numbers_are_stored_and_counted() {
-    check(
-        "
+messages_without_numbers_are_stored_and_counted: "
 a: PUB t | x => OK
 a: MPUB t | y,z => OK
 dedup t
@@ -186,8 +149,21 @@ b: PUB t 0 | y => OK
 b: PUB t 0 | y => OK
 dedup t
 = 0 duplicates, 5 unchecked, 1 publishers
-",
-    );
+";
+
+/// While its numbers are not saved, a message stays in the log, whoever has finished it. Then its segment goes.
+a_full_disk_ends_the_wait_for_a_save: "
+c consumes t ch 9
+a is 7f
+a: PUB t 0 | x => OK
+c< x (1)
+c: FIN #x
+disk full
++5s
+a: PUB t 0 | x => OK
+dedup t
+= 1 duplicates, 0 unchecked, 1 publishers
+";
 }
 
 /// Redpanda refused the next message of a producer that it had evicted. Here such a publisher is accepted like a new one,
@@ -370,25 +346,6 @@ dedup t
 "
         ));
     }
-}
-
-/// While its numbers are not saved, a message stays in the log, whoever has finished it. Then its segment goes.
-#[test]
-fn a_full_disk_ends_the_wait_for_a_save() {
-    check(
-        "
-c consumes t ch 9
-a is 7f
-a: PUB t 0 | x => OK
-c< x (1)
-c: FIN #x
-disk full
-+5s
-a: PUB t 0 | x => OK
-dedup t
-= 1 duplicates, 0 unchecked, 1 publishers
-",
-    );
 }
 
 #[test]

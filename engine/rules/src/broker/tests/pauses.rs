@@ -70,10 +70,8 @@ impl Session {
     }
 }
 
-#[test]
-fn a_pause_ends_by_itself() {
-    check(
-        "
+scripts! {
+a_pause_ends_by_itself: "
 a: SUB t ch; RDY 10 => OK
 pause t/ch for 10s note repair by ann
 pause t for 20s
@@ -94,14 +92,9 @@ stats t
 a< x (1)
 pauses t
 = not paused
-",
-    );
-}
+";
 
-#[test]
-fn the_last_command_counts() {
-    check(
-        "
+the_last_command_counts: "
 create t/ch
 pause t/ch for 10s note one by ann
 pause t/ch for 1h note two
@@ -128,8 +121,17 @@ pauses t
 unpause t
 pauses t
 = not paused
-",
-    );
+";
+
+/// The process was down when the pause was over.
+a_pause_that_is_over_at_the_start_ends_at_once: "
+a: SUB t ch; RDY 10 => OK
+pause t/ch for 5ms
+restart
++0ms
+pauses t/ch
+= not paused
+";
 }
 
 #[test]
@@ -164,21 +166,6 @@ pauses t/ch
 "
         ));
     }
-}
-
-/// The process was down when the pause was over.
-#[test]
-fn a_pause_that_is_over_at_the_start_ends_at_once() {
-    check(
-        "
-a: SUB t ch; RDY 10 => OK
-pause t/ch for 5ms
-restart
-+0ms
-pauses t/ch
-= not paused
-",
-    );
 }
 
 /// The wall clock was set back by years, so the recorded end is years away.

@@ -38,11 +38,9 @@ a< d (1)
     }
 }
 
+scripts! {
 /// The channels that an open topic has at the undo get the messages, wherever their other messages lie.
-#[test]
-fn an_undo_of_a_topic_gives_the_messages_to_its_channels() {
-    check(
-        "
+an_undo_of_a_topic_gives_the_messages_to_its_channels: "
 b: SUB t x; MPUB t | a,b => OK
 b< OK
 pause t
@@ -77,16 +75,11 @@ a< h (1)
 +3000ms
 a< e (1)
 b< e (1)
-",
-    );
-}
+";
 
 /// Channels get the messages that a topic keeps in the order of the seqs. And all messages of a channel are newer than
 /// those of its undo.
-#[test]
-fn an_undo_of_a_topic_waits_for_newer_messages_that_channels_have() {
-    check(
-        "
+an_undo_of_a_topic_waits_for_newer_messages_that_channels_have: "
 create t/x
 pause t
 b: MPUB t | a,b => OK
@@ -108,14 +101,9 @@ unempty t/x
 unempty t
 stats t/x
 = depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
-",
-    );
-}
+";
 
-#[test]
-fn the_time_and_other_commands_end_the_undo_of_a_topic() {
-    check(
-        "
+the_time_and_other_commands_end_the_undo_of_a_topic: "
 b: PUB t | a => OK
 empty t for 10s
 +10s
@@ -146,8 +134,40 @@ unempty t
 = NotFound
 unempty u
 = TopicNotFound
-",
-    );
+";
+
+/// Regression: an ephemeral channel took as many of the messages as it keeps, and the others were lost.
+the_undo_of_a_topic_needs_a_channel_that_keeps_its_messages: "
+b: MPUB t | a,b,c => OK
+empty t for 1h
+create t/e#ephemeral
+unempty t
+= OnlyEphemeral
+undo t
+= 3 messages for 3600s
+create t/ch
+unempty t
+stats t/ch
+= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+";
+
+a_topic_whose_grace_keeps_messages_has_no_undo: with_grace(), "
+a: MPUB t | a,b
+unasked t
+a< OK
+empty t for 1h
+= InGrace
+stats t
+= depth 2, messages 2, bytes 2
++60s
+a< _heartbeat_
+a< _heartbeat_
+a closed
+empty t for 1h
+unempty t
+stats t
+= depth 2, messages 2, bytes 2
+";
 }
 
 /// Also after a start, no other channel and no later message is in the way of the undo.
@@ -212,48 +232,4 @@ unempty t
             ),
         );
     }
-}
-
-#[test]
-fn a_topic_whose_grace_keeps_messages_has_no_undo() {
-    check_with(
-        with_grace(),
-        "
-a: MPUB t | a,b
-unasked t
-a< OK
-empty t for 1h
-= InGrace
-stats t
-= depth 2, messages 2, bytes 2
-+60s
-a< _heartbeat_
-a< _heartbeat_
-a closed
-empty t for 1h
-unempty t
-stats t
-= depth 2, messages 2, bytes 2
-",
-    );
-}
-
-/// Regression: an ephemeral channel took as many of the messages as it keeps, and the others were lost.
-#[test]
-fn the_undo_of_a_topic_needs_a_channel_that_keeps_its_messages() {
-    check(
-        "
-b: MPUB t | a,b,c => OK
-empty t for 1h
-create t/e#ephemeral
-unempty t
-= OnlyEphemeral
-undo t
-= 3 messages for 3600s
-create t/ch
-unempty t
-stats t/ch
-= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
-",
-    );
 }

@@ -70,10 +70,8 @@ impl Session {
     }
 }
 
-#[test]
-fn messages_of_all_states_come_back_before_later_ones() {
-    check(
-        "
+scripts! {
+messages_of_all_states_come_back_before_later_ones: "
 a: SUB t ch; RDY 2 => OK
 b: MPUB t | a,b,c,d; DPUB t 20000 | e => OK
 b< OK
@@ -106,14 +104,9 @@ a< f (1)
 a< e (1)
 unempty t/ch
 = NotFound
-",
-    );
-}
+";
 
-#[test]
-fn the_time_ends_and_so_do_other_commands() {
-    check(
-        "
+the_time_ends_and_so_do_other_commands: "
 b: SUB t ch; MPUB t | a,b => OK
 b< OK
 empty t/ch for 10s
@@ -139,14 +132,9 @@ b closed
 create t/ch
 undo t/ch
 = no undo
-",
-    );
-}
+";
 
-#[test]
-fn a_second_empty_adds_to_the_undo() {
-    check(
-        "
+a_second_empty_adds_to_the_undo: "
 a: SUB t ch => OK
 a: MPUB t | a,b => OK
 empty t/ch for 1h
@@ -168,8 +156,72 @@ a< a (2)
 a< b (2)
 a< c (2)
 a< d (2)
-",
-    );
+";
+
+ephemeral_channels_have_no_undo: "
+a: SUB t ch#ephemeral; PUB t | x => OK
+a< OK
+empty t/ch#ephemeral for 10s
+= OfEphemeral
+stats t/ch#ephemeral
+= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+";
+
+/// Regression: each empty prolonged the undo of the messages before, so their segments could stay for ever.
+later_empties_prolong_no_undo_beyond_a_day: "
+b: PUB t | a => OK
+b gone
+empty t for 20h
++10h
+b: PUB t | b => OK
+b gone
+empty t for 24h
+undo t
+= 2 messages for 50400s
++13h
+b: PUB t | c => OK
+b gone
+empty t for 24h
+undo t
+= 3 messages for 3600s
++1h
+undo t
+= no undo
+";
+
+/// Regression: the due times were those of the wall clock, so messages came late when it was set back between the empty and
+/// the undo.
+a_wall_clock_that_is_set_back_delays_no_message_of_an_undo: "
+a: SUB t ch; RDY 2 => OK
+a: DPUB t 20000 | x => OK
+empty t/ch for 1h
+clock back 1h
++2s
+a: DPUB t 20000 | y => OK
+empty t/ch for 1h
+unempty t/ch
++17s
++1s
+a< x (1)
++2s
+a< y (1)
+a: FIN #x; FIN #y
+a gone
+b: PUB u | z; DPUB u 20000 | x => OK
+b< OK
+b gone
+empty u for 1h
+clock back 1h
+pause u
+restart
+unempty u
+unpause u
+a: SUB u ch; RDY 2 => OK
+a< z (1)
++18s
++2s
+a< x (1)
+";
 }
 
 /// The undo is in the checkpoint, so it survives what the answer to the operator survives.
@@ -251,20 +303,6 @@ unempty t/ch
 }
 
 #[test]
-fn ephemeral_channels_have_no_undo() {
-    check(
-        "
-a: SUB t ch#ephemeral; PUB t | x => OK
-a< OK
-empty t/ch#ephemeral for 10s
-= OfEphemeral
-stats t/ch#ephemeral
-= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
-",
-    );
-}
-
-#[test]
 fn dead_letters_of_an_undo_are_dead_letters_again() {
     let mut rules = DeadLetterRules::default();
     rules.add("t", "ch", 1, "dead").expect("a valid rule");
@@ -284,72 +322,6 @@ stats t/ch
 = depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
 stats dead
 = depth 1, messages 1, bytes 1
-",
-    );
-}
-
-/// Regression: each empty prolonged the undo of the messages before, so their segments could stay for ever.
-#[test]
-fn later_empties_prolong_no_undo_beyond_a_day() {
-    check(
-        "
-b: PUB t | a => OK
-b gone
-empty t for 20h
-+10h
-b: PUB t | b => OK
-b gone
-empty t for 24h
-undo t
-= 2 messages for 50400s
-+13h
-b: PUB t | c => OK
-b gone
-empty t for 24h
-undo t
-= 3 messages for 3600s
-+1h
-undo t
-= no undo
-",
-    );
-}
-
-/// Regression: the due times were those of the wall clock, so messages came late when it was set back between the empty and
-/// the undo.
-#[test]
-fn a_wall_clock_that_is_set_back_delays_no_message_of_an_undo() {
-    check(
-        "
-a: SUB t ch; RDY 2 => OK
-a: DPUB t 20000 | x => OK
-empty t/ch for 1h
-clock back 1h
-+2s
-a: DPUB t 20000 | y => OK
-empty t/ch for 1h
-unempty t/ch
-+17s
-+1s
-a< x (1)
-+2s
-a< y (1)
-a: FIN #x; FIN #y
-a gone
-b: PUB u | z; DPUB u 20000 | x => OK
-b< OK
-b gone
-empty u for 1h
-clock back 1h
-pause u
-restart
-unempty u
-unpause u
-a: SUB u ch; RDY 2 => OK
-a< z (1)
-+18s
-+2s
-a< x (1)
 ",
     );
 }
