@@ -8,7 +8,7 @@
 //! A message counts as stored only when its append has succeeded. A message that was refused, or has to wait for room,
 //! is fresh when it comes again.
 
-use crate::generations::clock_ms;
+use crate::key_tables::clock_ms;
 use crate::keys::Keys;
 use crate::publication::{Fates, Publication};
 use crate::publisher_numbers::PublisherNumbers;
@@ -22,10 +22,15 @@ use std::time::Duration;
 use wire::name::TopicName;
 use wire::origin::Origin;
 
+/// The duplicates of a publish for which the memory is kept, 16 KiB. A large batch takes more memory, and gives it back.
+const DUPLICATES_KEPT: usize = 4096;
+
 /// What a topic with a rule of `--dedup` remembers of the messages that it has stored.
 #[derive(Debug)]
 pub struct Gate {
     memory: Memory,
+    /// The list of [`Fates`], kept so that a publish with duplicates allocates nothing.
+    spare: Vec<u32>,
 }
 
 #[derive(Debug)]
@@ -47,7 +52,10 @@ impl Gate {
                 Memory::Numbers(PublisherNumbers::new(rule, topic, options))
             }
         };
-        Some(Gate { memory })
+        Some(Gate {
+            memory,
+            spare: Vec::new(),
+        })
     }
 
     /// Decides which messages of a publish are to be stored. Append these to the log, and call [`Gate::confirm`] or
@@ -64,6 +72,7 @@ impl Gate {
         let mut fates = Fates {
             start: log.next_append_seq(now.wall_ns),
             origin: publication.origin,
+            duplicates: std::mem::take(&mut self.spare),
             ..Fates::default()
         };
         match &mut self.memory {
@@ -78,14 +87,18 @@ impl Gate {
     }
 
     /// Remembers the messages of a publish. `stored` are the fresh ones, which are in the log.
-    pub fn confirm(&mut self, now: Now, log: &mut Log, fates: &Fates, stored: SeqRange) {
+    pub fn confirm(&mut self, now: Now, log: &mut Log, fates: Fates, stored: SeqRange) {
         debug_assert!(
             stored.is_empty() || stored.start == fates.start,
             "a seq was foreseen wrongly"
         );
         match &mut self.memory {
-            Memory::Keys(keys) => keys.confirm(now, fates),
-            Memory::Numbers(numbers) => numbers.confirm(log, fates, stored),
+            Memory::Keys(keys) => keys.confirm(now, &fates),
+            Memory::Numbers(numbers) => numbers.confirm(log, &fates, stored),
+        }
+        if fates.duplicates.capacity() <= DUPLICATES_KEPT {
+            self.spare = fates.duplicates;
+            self.spare.clear();
         }
     }
 
@@ -160,7 +173,9 @@ impl Gate {
 
     /// Takes the keys of an earlier process.
     pub fn restore_keys(&mut self, restored: RestoredKeys) {
-        self.memory = Memory::Keys(restored.into());
+        if let Memory::Keys(keys) = &mut self.memory {
+            *keys = restored.into();
+        }
     }
 
     /// Takes the numbers of an earlier process: those of its last save, and the origins of the later messages. The save
@@ -189,7 +204,7 @@ impl Gate {
     /// Takes the tables that are no longer needed, and are to be freed.
     pub fn take_unneeded(&mut self) -> Vec<Box<dyn FreedTable>> {
         match &mut self.memory {
-            Memory::Keys(keys) => boxed(keys.generations.take_unneeded()),
+            Memory::Keys(keys) => boxed(keys.tables.take_unneeded()),
             Memory::Numbers(_) => Vec::new(),
         }
     }
@@ -217,7 +232,7 @@ impl Gate {
     pub fn check(&self) -> u64 {
         match &self.memory {
             Memory::Keys(keys) => {
-                keys.generations.check();
+                keys.tables.check();
                 0
             }
             Memory::Numbers(numbers) => numbers.check(),

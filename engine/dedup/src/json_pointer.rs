@@ -168,7 +168,8 @@ fn enter_object(scanner: &mut JsonScanner<'_>, name: &[u8]) -> Option<()> {
     scanner.take(b'{')?;
     loop {
         let found = scanner.name()?;
-        if *decoded(found) == *name {
+        // An escape is longer than what it stands for.
+        if found.len() >= name.len() && *decoded(found) == *name {
             return Some(());
         }
         scanner.skip_value()?;

@@ -1,7 +1,7 @@
 //! [`Keys`]: recognises messages by their content, and saves what it needs for that.
 //!
 //! ```text
-//!   body ──key──► bytes of the key ──fingerprint──► Generations: fingerprint -> seq ──► fresh | duplicate
+//!   body ──key──► bytes of the key ──fingerprint──► KeyTables: fingerprint -> seq ──► fresh | duplicate
 //!
 //!   new keys ──► due ──► a snapshot, put together in slices ──► the keeper writes it ──► renamed
 //!                 ▲                                                                        │
@@ -14,7 +14,7 @@
 
 use crate::content_key::ContentKey;
 use crate::fingerprint::{Fingerprint, KeyHasher, seed_of};
-use crate::generations::{Generations, clock_ms};
+use crate::key_tables::{KeyTables, clock_ms};
 use crate::publication::{Fates, Publication};
 use crate::rules::ContentRule;
 use crate::saved_keys::KeysSnapshot;
@@ -36,7 +36,7 @@ const SLOTS_PER_ENTRY: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Keys {
     pub(crate) key: ContentKey,
-    pub(crate) generations: Generations,
+    pub(crate) tables: KeyTables,
     /// The counts of messages. The other figures are 0.
     counts: KeyStats,
     is_ephemeral: bool,
@@ -71,7 +71,7 @@ impl Keys {
         let hasher = KeyHasher::seeded(seed_of(topic.as_str(), process_seed));
         Keys {
             key: rule.key().clone(),
-            generations: Generations::new(rule.plan(), hasher, now_ms),
+            tables: KeyTables::new(rule.plan(), hasher, now_ms),
             counts: KeyStats::default(),
             is_ephemeral: topic.is_ephemeral(),
             step: KeysSaveStep::Idle,
@@ -90,12 +90,11 @@ impl Keys {
         fates: &mut Fates,
     ) -> Result<(), AppendError> {
         let (now_ms, start) = (clock_ms(now.mono), fates.start);
-        self.generations.begin(now_ms, start);
+        self.tables.begin(now_ms, start);
         self.reserve_before_forgetting(now, log, publication)?;
         // A message may be a copy of an earlier one of its batch, which is not in the log yet.
         let is_batch = publication.count > 1;
-        let room = if is_batch { publication.count } else { 0 };
-        let mut batch: Vec<&[u8]> = Vec::with_capacity(room as usize);
+        let mut batch: Vec<&[u8]> = Vec::new();
         for (place, body) in (0..).zip(publication.bodies.clone()) {
             let is_fresh = self.is_fresh(now_ms, fates, body, |first| {
                 let index = first.0.checked_sub(start.0);
@@ -107,14 +106,14 @@ impl Keys {
                 batch.push(body);
             }
         }
-        plant!(KeyBeforeStore, self.generations.confirm());
+        plant!(KeyBeforeStore, self.tables.confirm());
         Ok(())
     }
 
     /// Returns the fingerprint of a message's key. `None`: the message has no key.
     #[inline]
     pub(crate) fn fingerprint(&self, body: &[u8]) -> Option<Fingerprint> {
-        self.key.fingerprint(&self.generations.hasher, body)
+        self.key.fingerprint(&self.tables.hasher, body)
     }
 
     /// Decides about one message, and inserts its key if the message is fresh. `stored_body` returns the body of an
@@ -131,11 +130,11 @@ impl Keys {
             fates.keyless += 1;
             return true;
         };
-        let first = self.generations.find(fingerprint);
+        let first = self.tables.find(fingerprint);
         plant!(BatchCopiesNotSeen, let first = first.filter(|first| *first < fates.start));
         let Some(first) = first else {
             let seq = fates.next_seq();
-            let is_remembered = self.generations.insert(now_ms, fingerprint, seq);
+            let is_remembered = self.tables.insert(now_ms, fingerprint, seq);
             fates.unremembered += u64::from(!is_remembered);
             return true;
         };
@@ -160,16 +159,13 @@ impl Keys {
         log: &mut Log,
         publication: &Publication<impl Iterator<Item = &'b [u8]> + Clone>,
     ) -> Result<(), AppendError> {
-        if self.generations.has_room_for(publication.count) {
+        if self.tables.has_room_for(publication.count) {
             return Ok(());
         }
         let (mut count, mut bytes) = (0, 0);
         for body in publication.bodies.clone() {
             let fingerprint = self.fingerprint(body);
-            if fingerprint
-                .and_then(|it| self.generations.find(it))
-                .is_none()
-            {
+            if fingerprint.and_then(|it| self.tables.find(it)).is_none() {
                 count += 1;
                 bytes += body.len() as u64;
             }
@@ -182,7 +178,7 @@ impl Keys {
 
     /// Remembers the keys of a publish.
     pub(crate) fn confirm(&mut self, now: Now, fates: &Fates) {
-        self.generations.confirm();
+        self.tables.confirm();
         self.counts.duplicate_count += fates.duplicates.len() as u64;
         self.counts.unverified_count += fates.unverified;
         self.counts.keyless_count += fates.keyless;
@@ -194,36 +190,36 @@ impl Keys {
 
     /// Forgets the keys of a publish.
     pub(crate) fn take_back(&mut self) {
-        self.generations.take_back();
+        self.tables.take_back();
     }
 
     /// Forgets the keys of messages that the log has lost, so that their next copies are stored. The file of keys
     /// follows.
     pub(crate) fn lose(&mut self, now: Now, seqs: SeqRange) {
-        if self.generations.lose(seqs) {
+        if self.tables.lose(seqs) {
             self.save_again(now);
         }
     }
 
     /// Takes the keys apart at the deletion of their topic. Returns the tables that are to be freed.
     pub(crate) fn into_tables(self) -> Vec<Vec<u128>> {
-        // The snapshot shares generations, so it goes first.
+        // The snapshot shares tables, so it goes first.
         let copy = match self.step {
-            KeysSaveStep::Snapshot(snapshot) => snapshot.into_table(),
+            KeysSaveStep::Snapshot(snapshot) => snapshot.into_slots(),
             KeysSaveStep::Idle | KeysSaveStep::Writing => None,
         };
-        let tables = self.generations.into_tables();
+        let tables = self.tables.into_tables();
         tables.into_iter().chain(copy).collect()
     }
 
     pub(crate) fn stats(&self, now: Now) -> KeyStats {
         let mut stats = self.counts.clone();
-        self.generations.fill_stats(clock_ms(now.mono), &mut stats);
+        self.tables.fill_stats(clock_ms(now.mono), &mut stats);
         stats
     }
 
     pub(crate) fn take_news(&mut self) -> Option<&'static str> {
-        self.generations.take_shortage().then_some(
+        self.tables.take_shortage().then_some(
             "the system refuses memory for the keys of --dedup, so the topic forgets keys early; \
              dedup_memory_refused_count in /stats says how often. Raise the limit of the address space (ulimit -v, LimitAS), \
              set vm.overcommit_memory to 0, or give the rule a smaller memory=",
@@ -235,7 +231,7 @@ impl Keys {
     /// Makes a snapshot due in some time, unless one is due.
     pub(crate) fn save_later(&mut self, mono: Duration) {
         if self.due.is_none() && !self.is_last {
-            let time = Duration::from_millis(self.generations.bytes() * 1000 / BYTES_PER_SECOND);
+            let time = Duration::from_millis(self.tables.bytes() * 1000 / BYTES_PER_SECOND);
             self.due = Some(mono + INTERVAL_MIN + time);
         }
     }
@@ -261,14 +257,14 @@ impl Keys {
         }
         let mut is_refused = false;
         if boundary > self.saved_boundary {
-            match KeysSnapshot::new(&self.generations, now, self.key.to_string(), boundary) {
+            match KeysSnapshot::new(&self.tables, now, self.key.to_string(), boundary) {
                 Ok(snapshot) => {
                     self.step = KeysSaveStep::Snapshot(Box::new(snapshot));
                     self.saved_boundary = boundary;
                 }
                 Err(_) => {
                     is_refused = true;
-                    self.generations.count_refusal();
+                    self.tables.count_refusal();
                 }
             }
         }
@@ -286,7 +282,7 @@ impl Keys {
             && let KeysSaveStep::Snapshot(snapshot) = &mut self.step
         {
             let slots = (entries - spent).min(1 << 10) * SLOTS_PER_ENTRY;
-            let copied = snapshot.add_newest(&self.generations, slots);
+            let copied = snapshot.add_newest(&self.tables, slots);
             spent += copied.div_ceil(SLOTS_PER_ENTRY);
             if copied < slots
                 && let KeysSaveStep::Snapshot(snapshot) =

@@ -14,9 +14,9 @@
 mod content_key;
 mod fingerprint;
 mod gate;
-mod generation;
-mod generations;
 mod json_pointer;
+mod key_table;
+mod key_tables;
 mod keys;
 mod plan;
 mod publication;

@@ -1,15 +1,15 @@
 //! [`Plan`]: the sizes of a topic's tables of keys, by the window and the memory of its rule.
 
-use crate::generation::{SLOT_BYTES, keys_max, slots_for};
+use crate::key_table::{SLOT_BYTES, keys_max, slots_for};
 use std::time::Duration;
 
-/// Generations of a topic.
-pub(crate) const GENERATIONS: usize = 8;
-/// Generations that cover the window, while the other one is being filled.
-pub(crate) const COVERING: u64 = GENERATIONS as u64 - 1;
+/// The tables of a topic.
+pub(crate) const TABLES: usize = 8;
+/// The tables that cover the window, while the other one is being filled.
+pub(crate) const COVERING: u64 = TABLES as u64 - 1;
 
-/// The least memory of a topic's keys. Each generation then has 64 slots.
-pub(crate) const MEMORY_MIN: u64 = (GENERATIONS * SLOT_BYTES * 64) as u64;
+/// The least memory of a topic's keys. Each table then has 64 slots.
+pub(crate) const MEMORY_MIN: u64 = (TABLES * SLOT_BYTES * 64) as u64;
 /// The most memory of a topic's keys, 64 GiB.
 pub(crate) const MEMORY_MAX: u64 = 1 << 36;
 /// The memory of a topic's keys, if the window has no length in messages: 16 MiB, for 734,000 to 838,000 keys.
@@ -27,9 +27,9 @@ pub enum KeyWindow {
 /// The sizes that follow from a window and its memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Plan {
-    /// Slots of a generation's table.
+    /// Slots of a table.
     pub(crate) slots: usize,
-    /// Keys of a generation.
+    /// Keys of a table.
     pub(crate) keys: usize,
     /// The time after which keys are forgotten, in milliseconds. `None`: time does not count.
     pub(crate) window_ms: Option<u64>,
@@ -58,7 +58,7 @@ impl Plan {
                 }
             }
             KeyWindow::Time(time) => {
-                let slots = memory.unwrap_or(MEMORY_DEFAULT) as usize / GENERATIONS / SLOT_BYTES;
+                let slots = memory.unwrap_or(MEMORY_DEFAULT) as usize / TABLES / SLOT_BYTES;
                 Plan {
                     slots,
                     keys: keys_max(slots),
@@ -75,7 +75,7 @@ impl Plan {
 
     /// Bytes of all tables.
     pub(crate) fn memory(&self) -> u64 {
-        (self.slots as u64).saturating_mul((GENERATIONS * SLOT_BYTES) as u64)
+        (self.slots as u64).saturating_mul((TABLES * SLOT_BYTES) as u64)
     }
 
     /// The keys that are remembered at least, before the oldest ones must be forgotten.
@@ -85,6 +85,6 @@ impl Plan {
 
     /// The most keys that are remembered.
     pub(crate) fn keys(&self) -> u64 {
-        (self.keys * GENERATIONS) as u64
+        (self.keys * TABLES) as u64
     }
 }

@@ -41,7 +41,7 @@ pub struct Fates {
     pub count: u32,
     /// The bytes of their bodies.
     pub bytes: u64,
-    /// The places of the other messages in the publish, in order. A publish without duplicates allocates nothing.
+    /// The places of the other messages in the publish, in order.
     pub(crate) duplicates: Vec<u32>,
     /// The seq of the first fresh message, if the messages are appended now.
     pub(crate) start: Seq,

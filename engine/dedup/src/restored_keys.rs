@@ -1,8 +1,8 @@
 //! [`RestoredKeys`]: reads the keys of a topic at the start, from the saved file and the newest messages of the log.
 
 use crate::content_key::ContentKey;
-use crate::generation::Lost;
-use crate::generations::{Generations, clock_ms};
+use crate::key_table::Lost;
+use crate::key_tables::{KeyTables, clock_ms};
 use crate::keys::Keys;
 use crate::rules::{DedupRule, DedupRules};
 use crate::saved_keys::SavedKeys;
@@ -53,7 +53,7 @@ impl RestoredKeys {
         if saved.rule() != self.keys.key.to_string() {
             return Err(&self.keys.key);
         }
-        self.keys.generations = saved.restore(self.now, self.keys.generations.plan);
+        self.keys.tables = saved.restore(self.now, self.keys.tables.plan);
         self.from = saved.boundary();
         Ok(())
     }
@@ -82,7 +82,7 @@ impl NewestMessages for RestoredKeys {
             }
             messages += count;
             from = *base;
-            let excess = messages.saturating_sub(self.keys.generations.plan.keys());
+            let excess = messages.saturating_sub(self.keys.tables.plan.keys());
             if excess > 0 {
                 from = base.offset(excess.min(*count));
                 break;
@@ -93,19 +93,19 @@ impl NewestMessages for RestoredKeys {
     }
 
     fn begin(&mut self, next: Seq, lost: &[SeqRange]) {
-        let generations = &mut self.keys.generations;
+        let tables = &mut self.keys.tables;
         if self.from > next {
             // The log does not know the newest messages of the state: a power failure took its files, and the clock was
             // set back. It gives their seqs to other messages.
-            let (plan, hasher) = (generations.plan, generations.hasher);
-            *generations = Generations::new(plan, hasher, clock_ms(self.now.mono));
+            let (plan, hasher) = (tables.plan, tables.hasher);
+            *tables = KeyTables::new(plan, hasher, clock_ms(self.now.mono));
             self.from = Seq(0);
         }
         // The messages that the state does not cover are taken from the log, so they are there.
         let covered = SeqRange::new(Seq(0), self.from);
         let lost = Lost::from_sorted(within(covered, lost));
-        if generations.names_any(&lost) {
-            generations.lost = lost;
+        if tables.names_any(&lost) {
+            tables.lost = lost;
             self.has_unsaved = true;
         }
     }
@@ -114,7 +114,7 @@ impl NewestMessages for RestoredKeys {
         if let Some(fingerprint) = self.keys.fingerprint(body) {
             let age_ms = self.now.wall_ns.saturating_sub(published_ns) / 1_000_000;
             let at_ms = clock_ms(self.now.mono).saturating_sub(age_ms);
-            self.keys.generations.restore_key(at_ms, fingerprint, seq);
+            self.keys.tables.restore_key(at_ms, fingerprint, seq);
             self.has_unsaved = true;
         }
     }
@@ -141,13 +141,13 @@ mod tests {
 
     fn find(restored: &RestoredKeys, body: &[u8]) -> Option<Seq> {
         let fingerprint = restored.keys.fingerprint(body)?;
-        restored.keys.generations.find(fingerprint)
+        restored.keys.tables.find(fingerprint)
     }
 
     #[test]
     fn a_start_reads_the_newest_messages() {
         let keys = restored();
-        let most = keys.keys.generations.plan.keys();
+        let most = keys.keys.tables.plan.keys();
         assert_eq!(most, 800);
         assert_eq!(keys.from(&[]), Seq(u64::MAX));
         assert_eq!(keys.from(&[(Seq(10), 5, 99), (Seq(15), 5, 99)]), Seq(10));

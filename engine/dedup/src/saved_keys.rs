@@ -1,8 +1,8 @@
 //! The saved form of a topic's keys: [`KeysSnapshot`] writes it, and [`SavedKeys`] reads it.
 //!
 //! ```text
-//!   magic "RINGQKEY" | version u32 | bytes of the rule u32 | secret, 16 bytes | boundary u64 | generations u64 | rule
-//!   for each generation, the oldest first:
+//!   magic "RINGQKEY" | version u32 | bytes of the rule u32 | secret, 16 bytes | boundary u64 | tables u64 | rule
+//!   for each table, the oldest first:
 //!     base u64 | end u64 | began u64 | time of the last key u64 | keys u64
 //!     for each key: lower 48 bits of the seq, fingerprint, 80 bits
 //!   CRC-32C of all before, u32
@@ -12,8 +12,8 @@
 //! power failure takes none of these back. The messages from `boundary` on are read from the log.
 
 use crate::fingerprint::KeyHasher;
-use crate::generation::{Generation, Lost, used};
-use crate::generations::{Generations, clock_ms};
+use crate::key_table::{KeyTable, Lost, used};
+use crate::key_tables::{KeyTables, clock_ms};
 use crate::plan::Plan;
 use diskq_log::{Now, Seq, TopicFile, crc32c};
 use std::collections::TryReserveError;
@@ -38,12 +38,12 @@ pub(crate) struct KeysSnapshot {
     boundary: Seq,
     lost: Lost,
     /// The oldest one first.
-    generations: Vec<GenerationSnapshot>,
+    tables: Vec<TableSnapshot>,
 }
 
 #[derive(Debug)]
-struct GenerationSnapshot {
-    table: Table,
+struct TableSnapshot {
+    slots: Slots,
     base: Seq,
     end: Seq,
     began_unix_ms: u64,
@@ -51,22 +51,22 @@ struct GenerationSnapshot {
 }
 
 #[derive(Debug)]
-enum Table {
-    /// An older generation, which does not change any more.
-    Shared(Arc<Generation>),
-    /// The used slots of the newest generation, which are copied in pieces.
+enum Slots {
+    /// An older table, which does not change any more.
+    Shared(Arc<KeyTable>),
+    /// The used slots of the newest table, which are copied in pieces.
     Copied {
         slots: Vec<u128>,
-        /// The slot of the generation that is looked at next.
+        /// The slot of the table that is looked at next.
         next: usize,
     },
 }
 
-impl Table {
+impl Slots {
     fn slots(&self) -> &[u128] {
         match self {
-            Table::Shared(generation) => generation.piece(0, generation.slots()),
-            Table::Copied { slots, .. } => slots,
+            Slots::Shared(table) => table.piece(0, table.slots()),
+            Slots::Copied { slots, .. } => slots,
         }
     }
 }
@@ -84,47 +84,47 @@ fn clock_from_unix(now: Now, unix_ms: u64) -> u64 {
 }
 
 impl KeysSnapshot {
-    /// Takes the older generations of a topic. The newest one follows in pieces: see [`KeysSnapshot::add_newest`]. All
+    /// Takes the older tables of a topic. The newest one follows in pieces: see [`KeysSnapshot::add_newest`]. All
     /// messages below `boundary` are safe from a power failure. `rule` says what the keys are.
     ///
     /// # Errors
-    /// The system refuses the memory for the copy of the newest generation.
+    /// The system refuses the memory for the copy of the newest table.
     pub(crate) fn new(
-        keys: &Generations,
+        keys: &KeyTables,
         now: Now,
         rule: String,
         boundary: Seq,
     ) -> Result<KeysSnapshot, TryReserveError> {
         let older = keys.older().rev();
-        let mut generations: Vec<GenerationSnapshot> = older
-            .map(|generation| snapshot_of(generation, now, Table::Shared(Arc::clone(generation))))
+        let mut tables: Vec<TableSnapshot> = older
+            .map(|table| snapshot_of(table, now, Slots::Shared(Arc::clone(table))))
             .collect();
         // A copy of all slots would take the memory of a full table for each topic, also of a topic with few keys.
         let mut slots = Vec::new();
         slots.try_reserve_exact(keys.newest.count())?;
-        generations.push(snapshot_of(
+        tables.push(snapshot_of(
             &keys.newest,
             now,
-            Table::Copied { slots, next: 0 },
+            Slots::Copied { slots, next: 0 },
         ));
         Ok(KeysSnapshot {
             rule,
             hasher: keys.hasher,
             boundary,
             lost: keys.lost.clone(),
-            generations,
+            tables,
         })
     }
 
-    /// Copies the keys of the next piece of the newest generation, of at most `count` slots. Returns the slots of the
+    /// Copies the keys of the next piece of the newest table, of at most `count` slots. Returns the slots of the
     /// piece: 0 at the end. Keys may be added in the meantime: their messages are not below `boundary`, so the snapshot
-    /// leaves them out. If the topic has begun another generation in the meantime, this takes the rest without copying
+    /// leaves them out. If the topic has begun another table in the meantime, this takes the rest without copying
     /// it.
-    pub(crate) fn add_newest(&mut self, keys: &Generations, count: usize) -> usize {
-        let Some(newest) = self.generations.last_mut() else {
+    pub(crate) fn add_newest(&mut self, keys: &KeyTables, count: usize) -> usize {
+        let Some(newest) = self.tables.last_mut() else {
             return 0;
         };
-        let Table::Copied { slots, next } = &mut newest.table else {
+        let Slots::Copied { slots, next } = &mut newest.slots else {
             return 0;
         };
         if keys.newest.base == newest.base {
@@ -134,21 +134,21 @@ impl KeysSnapshot {
             *next += piece.len();
             return piece.len();
         }
-        // Its seqs do not repeat, so the base names the generation. A generation that is forgotten by now is left as it
+        // Its seqs do not repeat, so the base names the table. A table that is forgotten by now is left as it
         // is.
         let same = keys.older().find(|older| older.base == newest.base);
-        if let Some(generation) = same {
-            newest.table = Table::Shared(Arc::clone(generation));
+        if let Some(table) = same {
+            newest.slots = Slots::Shared(Arc::clone(table));
         }
         0
     }
 
-    /// Gives the snapshot up. Returns its copy of the newest generation.
-    pub(crate) fn into_table(self) -> Option<Vec<u128>> {
-        let mut generations = self.generations.into_iter();
-        generations.find_map(|generation| match generation.table {
-            Table::Copied { slots, .. } => Some(slots),
-            Table::Shared(_) => None,
+    /// Gives the snapshot up. Returns its copy of the newest table.
+    pub(crate) fn into_slots(self) -> Option<Vec<u128>> {
+        let mut tables = self.tables.into_iter();
+        tables.find_map(|table| match table.slots {
+            Slots::Copied { slots, .. } => Some(slots),
+            Slots::Shared(_) => None,
         })
     }
 
@@ -159,26 +159,26 @@ impl KeysSnapshot {
         head[12..16].copy_from_slice(&(self.rule.len() as u32).to_le_bytes());
         head[16..32].copy_from_slice(&self.hasher.secret());
         head[32..40].copy_from_slice(&self.boundary.0.to_le_bytes());
-        head[40..].copy_from_slice(&(self.generations.len() as u64).to_le_bytes());
+        head[40..].copy_from_slice(&(self.tables.len() as u64).to_le_bytes());
         head
     }
 }
 
-fn snapshot_of(generation: &Generation, now: Now, table: Table) -> GenerationSnapshot {
-    GenerationSnapshot {
-        table,
-        base: generation.base,
-        end: generation.end,
-        began_unix_ms: unix_from_clock(now, generation.began_ms),
-        last_key_unix_ms: unix_from_clock(now, generation.last_key_ms),
+fn snapshot_of(table: &KeyTable, now: Now, slots: Slots) -> TableSnapshot {
+    TableSnapshot {
+        slots,
+        base: table.base,
+        end: table.end,
+        began_unix_ms: unix_from_clock(now, table.began_ms),
+        last_key_unix_ms: unix_from_clock(now, table.last_key_ms),
     }
 }
 
-impl GenerationSnapshot {
+impl TableSnapshot {
     /// The slots with keys of messages below `boundary` that are not lost.
     fn keys(&self, boundary: Seq, lost: &Lost) -> impl Iterator<Item = u128> {
         let (base, end) = (self.base, self.end.min(boundary).max(self.base));
-        let slots = self.table.slots().iter().copied();
+        let slots = self.slots.slots().iter().copied();
         slots.filter(move |slot| used(*slot, base, end).is_some_and(|(_, seq)| !lost.contains(seq)))
     }
 
@@ -200,9 +200,9 @@ impl TopicFile for KeysSnapshot {
         put(&self.head())?;
         put(self.rule.as_bytes())?;
         let mut piece = Vec::with_capacity(PIECE_KEYS * KEY_BYTES);
-        for generation in &self.generations {
-            put(&generation.head(self.boundary, &self.lost))?;
-            for slot in generation.keys(self.boundary, &self.lost) {
+        for table in &self.tables {
+            put(&table.head(self.boundary, &self.lost))?;
+            for slot in table.keys(self.boundary, &self.lost) {
                 piece.extend_from_slice(&slot.to_le_bytes());
                 if piece.len() == PIECE_KEYS * KEY_BYTES {
                     put(&piece)?;
@@ -249,11 +249,11 @@ pub struct SavedKeys<'b> {
     rule: &'b str,
     secret: [u8; 16],
     boundary: Seq,
-    generations: Vec<SavedGeneration<'b>>,
+    tables: Vec<SavedTable<'b>>,
 }
 
 #[derive(Debug, PartialEq, Eq)]
-struct SavedGeneration<'b> {
+struct SavedTable<'b> {
     base: Seq,
     end: Seq,
     began_unix_ms: u64,
@@ -289,14 +289,14 @@ impl<'b> SavedKeys<'b> {
             .split_off(..rule_bytes as usize)
             .ok_or(SavedKeysError::Length)?;
         let rule = std::str::from_utf8(rule).map_err(|_| SavedKeysError::Inconsistent)?;
-        let mut generations = Vec::new();
+        let mut tables = Vec::new();
         for _ in 0..count {
-            generations.push(SavedGeneration::decode(&mut rest)?);
+            tables.push(SavedTable::decode(&mut rest)?);
         }
         if !rest.is_empty() {
             return Err(SavedKeysError::Length);
         }
-        let are_in_order = generations.is_sorted_by(|a, b| a.end <= b.base);
+        let are_in_order = tables.is_sorted_by(|a, b| a.end <= b.base);
         if !are_in_order {
             return Err(SavedKeysError::Inconsistent);
         }
@@ -304,7 +304,7 @@ impl<'b> SavedKeys<'b> {
             rule,
             secret,
             boundary,
-            generations,
+            tables,
         })
     }
 
@@ -321,24 +321,24 @@ impl<'b> SavedKeys<'b> {
     }
 
     /// Returns the keys of the state, as many as the plan has room for. The oldest ones are forgotten first.
-    pub(crate) fn restore(&self, now: Now, plan: Plan) -> Generations {
+    pub(crate) fn restore(&self, now: Now, plan: Plan) -> KeyTables {
         let hasher = KeyHasher::new(self.secret);
-        let mut keys = Generations::new(plan, hasher, clock_ms(now.mono));
-        for generation in &self.generations {
-            let began_ms = clock_from_unix(now, generation.began_unix_ms);
-            let last_key_ms = clock_from_unix(now, generation.last_key_unix_ms);
-            let (base, end) = (generation.base, generation.end);
-            let slots = generation.keys.iter().copied().map(u128::from_le_bytes);
+        let mut keys = KeyTables::new(plan, hasher, clock_ms(now.mono));
+        for table in &self.tables {
+            let began_ms = clock_from_unix(now, table.began_unix_ms);
+            let last_key_ms = clock_from_unix(now, table.last_key_unix_ms);
+            let (base, end) = (table.base, table.end);
+            let slots = table.keys.iter().copied().map(u128::from_le_bytes);
             let found = slots.filter_map(|slot| used(slot, base, end));
-            let count = generation.keys.len();
-            keys.restore_generation((base, began_ms, last_key_ms), count, found);
+            let count = table.keys.len();
+            keys.restore_table((base, began_ms, last_key_ms), count, found);
         }
         keys
     }
 }
 
-impl<'b> SavedGeneration<'b> {
-    fn decode(rest: &mut &'b [u8]) -> Result<SavedGeneration<'b>, SavedKeysError> {
+impl<'b> SavedTable<'b> {
+    fn decode(rest: &mut &'b [u8]) -> Result<SavedTable<'b>, SavedKeysError> {
         let (base, end) = (number(rest)?, number(rest)?);
         let (began_unix_ms, last_key_unix_ms) = (number(rest)?, number(rest)?);
         let count = number(rest)?;
@@ -352,7 +352,7 @@ impl<'b> SavedGeneration<'b> {
             return Err(SavedKeysError::Inconsistent);
         }
         let (keys, _) = bytes.as_chunks();
-        Ok(SavedGeneration {
+        Ok(SavedTable {
             base: Seq(base),
             end: Seq(end),
             began_unix_ms,

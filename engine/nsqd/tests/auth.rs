@@ -81,6 +81,45 @@ fn authed(broker: &Broker) -> Client {
 }
 
 #[test]
+fn what_a_grant_does_not_permit_makes_no_topic() {
+    let server = AuthServer::start(grants(3600, "^orders$", &["^bill.*$"], &["subscribe"]));
+    let broker = Broker::start(2, &[&server.flag()]);
+    for (sent, command, what) in [
+        // No channel pattern fits a publish, so the publish is not permitted.
+        (
+            Client::command_with_body("PUB orders", b"x"),
+            "PUB",
+            "\"orders\" \"\"",
+        ),
+        (Client::mpub("orders", &[""]), "MPUB", "\"orders\" \"\""),
+        (
+            Client::command_with_body("DPUB orders 5", b"x"),
+            "DPUB",
+            "\"orders\" \"\"",
+        ),
+        (
+            b"SUB orders other\n".to_vec(),
+            "SUB",
+            "\"orders\" \"other\"",
+        ),
+        (
+            b"SUB orders2 billing\n".to_vec(),
+            "SUB",
+            "\"orders2\" \"billing\"",
+        ),
+    ] {
+        let mut client = authed(&broker);
+        client.send(&sent);
+        client.expect_error(&format!(
+            "E_UNAUTHORIZED AUTH failed for {command} on {what}"
+        ));
+        client.expect_close();
+    }
+    assert!(broker.topic_stats("orders").is_none(), "nothing was made");
+    authed(&broker).subscribe("orders", "billing");
+}
+
+#[test]
 fn authorised_clients_are_served_and_shown() {
     let server = AuthServer::start(all());
     let broker = Broker::start(3, &[&server.flag()]);

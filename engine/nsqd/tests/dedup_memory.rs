@@ -119,7 +119,7 @@ fn a_system_without_memory_for_a_further_table_costs_keys_and_nothing_else() {
     };
     limit(Some(status(&broker, "VmSize") + (100 << 20)));
     for body in ["1", "2", "3"] {
-        // A generation lasts one second.
+        // A table lasts one second.
         std::thread::sleep(Duration::from_millis(1100));
         producer.publish("t", body.as_bytes());
         producer.publish("t", body.as_bytes());

@@ -12,7 +12,7 @@ use std::process::Command;
 use std::thread;
 use std::time::Duration;
 
-use crate::support::{Certificates, go_program, node_program, python_program, run};
+use crate::support::{Broker, Certificates, go_program, node_program, python_program, run};
 
 /// The number of messages of each run: enough for four of each kind of the plan's rare answers.
 const MESSAGES: usize = 20_000;
@@ -82,7 +82,11 @@ fn check(library: &Library, ways: &[Way]) {
 
 fn check_way(mut command: Command, way: Way) {
     let certificates = Certificates::new();
-    let broker = certificates.broker(way.shards, &[MSG_TIMEOUT_FLAG]);
+    let broker = if way.is_secure {
+        certificates.broker(way.shards, &[MSG_TIMEOUT_FLAG])
+    } else {
+        Broker::start(way.shards, &[MSG_TIMEOUT_FLAG])
+    };
     if way.is_secure {
         command.args(["--tls-ca", &certificates.text("ca.pem")]);
     }
@@ -115,7 +119,7 @@ fn check_way(mut command: Command, way: Way) {
 fn check_2_shards(library: &Library) {
     let upgraded = Way {
         is_secure: true,
-        compression: library.compressions.last().copied(),
+        compression: library.compressions.first().copied(),
         ..plain(2)
     };
     check(library, &[plain(2), upgraded]);
@@ -132,8 +136,8 @@ fn check_other_ways(library: &Library) {
         });
     };
     add(true, None);
-    let (last, others) = library.compressions.split_last().expect("each has some");
-    add(false, Some(*last));
+    let (first, others) = library.compressions.split_first().expect("each has some");
+    add(false, Some(*first));
     for compression in others {
         add(false, Some(*compression));
         add(true, Some(*compression));

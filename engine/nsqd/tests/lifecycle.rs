@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -597,6 +597,17 @@ fn nsqd_dat_is_written_byte_for_byte() {
     assert_eq!(metadata(broker.data_path()), with(true, true));
     broker.admin("/topic/unpause?topic=orders");
     assert_eq!(metadata(broker.data_path()), with(false, true));
+    // A pause that changes nothing writes nothing: its answer would wait for the disk.
+    let file = || std::fs::metadata(broker.data_path().join("nsqd.dat")).expect("there");
+    let before = (file().ino(), file().modified().expect("a time"));
+    for target in [
+        "/topic/pause?topic=nosuch",
+        "/channel/unpause?topic=orders&channel=nosuch",
+    ] {
+        broker.post(target, b"").expect_status(404);
+    }
+    let after = (file().ino(), file().modified().expect("a time"));
+    assert_eq!(after, before);
     stop(&mut broker);
     assert_eq!(metadata(broker.data_path()), with(false, true));
     let left = contents(broker.data_path());

@@ -163,7 +163,7 @@ fn one_port_for_both_protocols_is_refused() {
     );
 }
 
-/// The unit tests of `preflight::bind` have the words for other addresses.
+/// The unit tests of `preflight::addresses` have the words for other addresses.
 #[test]
 fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
     let data = scratch();

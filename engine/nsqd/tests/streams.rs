@@ -109,6 +109,7 @@ fn malformed_streams_harm_no_neighbour() {
     let second = bytes("first", &[0], b"");
     let nested = "[".repeat(100_000);
     let size = nested.len() as i32;
+    let objects = "{\"a\":".repeat(100_000);
     let cases = [
         (
             bytes("\u{16}\u{3}\u{1}", &[0x0200_0100, 0x01fc_0303], b""),
@@ -138,6 +139,14 @@ fn malformed_streams_harm_no_neighbour() {
         ),
         (
             bytes("  V2IDENTIFY\n", &[size], nested.as_bytes()),
+            "E_BAD_BODY IDENTIFY failed to decode JSON body",
+        ),
+        (
+            bytes(
+                "  V2IDENTIFY\n",
+                &[objects.len() as i32],
+                objects.as_bytes(),
+            ),
             "E_BAD_BODY IDENTIFY failed to decode JSON body",
         ),
         (

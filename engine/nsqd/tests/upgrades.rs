@@ -269,10 +269,21 @@ fn required_tls_comes_before_everything_else() {
     let certificates = Certificates::new();
     for (flag, http_status) in [("--tls-required", 403), ("--tls-required=tcp-https", 200)] {
         let broker = certificates.broker(1, &[flag]);
-        let mut client = broker.client();
-        client.send(b"NOP\n");
-        client.expect_error("E_INVALID cannot NOP in current state (TLS required)");
-        client.expect_close();
+        for command in [
+            "FOO",
+            "",
+            "NOP",
+            "PUB topic",
+            "SUB topic channel",
+            "IDENTIFYx",
+        ] {
+            let mut client = broker.client();
+            client.send(format!("{command}\n").as_bytes());
+            let word = command.split(' ').next().unwrap_or_default();
+            let text = format!("E_INVALID cannot {word} in current state (TLS required)");
+            client.expect_error(&text);
+            client.expect_close();
+        }
         let mut client = broker.client();
         client.upgrade(&[certificates.tls()]);
         client.publish("topic", b"x");

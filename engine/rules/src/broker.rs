@@ -41,7 +41,7 @@ struct SetAside {
 
 /// One shard's broker.
 ///
-/// Invariants: a topic is here only if [`place`] says so; a client's subscription names a topic and
+/// Invariants: a topic is here only if [`shard_of`] says so; a client's subscription names a topic and
 /// channel that list it as a consumer.
 ///
 /// A connection goes only in [`Broker::detach`] and [`Broker::disconnect`], and a topic only in `remove_topic`. Code
@@ -80,7 +80,7 @@ pub struct Broker {
 }
 
 /// The shard that owns a topic: a stable hash of its name.
-pub fn place(topic: impl AsRef<[u8]>, shards: u32) -> ShardId {
+pub fn shard_of(topic: impl AsRef<[u8]>, shards: u32) -> ShardId {
     if shards <= 1 {
         return ShardId(0);
     }
@@ -400,14 +400,14 @@ impl Broker {
     /// Names a topic for the end of the turn: it may have something to deliver, or a job for the keeper.
     fn pump_later(&mut self, key: TopicKey) {
         if let Some(topic) = self.topics.get_mut(key) {
-            self.to_do.pump(key, topic);
+            self.to_do.pump_later(key, topic);
         }
     }
 
     /// Names a connection whose output is to be written after the turn.
     fn flush_later(&mut self, id: ClientId) {
         if let Some(client) = self.clients.get_mut(id) {
-            self.to_do.flush(id, client);
+            self.to_do.flush_later(id, client);
         }
     }
 
@@ -464,7 +464,7 @@ impl Broker {
 
     /// Creates a topic if it does not exist, here or on the shard that owns it.
     fn create_topic_at_owner(&mut self, name: TopicName<'_>) {
-        let owner = place(name.as_bytes(), self.options.shards);
+        let owner = shard_of(name.as_bytes(), self.options.shards);
         if owner == self.options.shard {
             // The command is refused in any case, so the result does not matter.
             let _ = self.topic_key(name);
@@ -478,11 +478,11 @@ impl Broker {
         for (key, topic) in self.topics.iter() {
             topic.check(&self.clients);
             assert_eq!(self.by_name.get(&topic.name), Some(&key));
-            self.to_do.topics.check(key, &topic.listed.to_pump);
+            self.to_do.topics_to_pump.check(key, &topic.listed.to_pump);
             self.to_do
                 .topics_to_release
                 .check(key, &topic.listed.to_release);
-            assert!(place(&*topic.name, self.options.shards) == self.options.shard);
+            assert!(shard_of(&*topic.name, self.options.shards) == self.options.shard);
             assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }
         let mut unhealthy = self.unhealthy.iter();

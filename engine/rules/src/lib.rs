@@ -50,7 +50,7 @@ pub use broker::admin::{AdminError, Outcome};
 pub use broker::options::{BrokerOptions, Required};
 pub use broker::publish::REMOTE_STREAK_MAX;
 pub use broker::turn::Sent;
-pub use broker::{Broker, place};
+pub use broker::{Broker, shard_of};
 pub use channel::dead_letters::{
     DEAD_LETTER_BYTES, DeadLetterError, DeadLetterRule, DeadLetterRules,
 };

@@ -3,8 +3,8 @@
 //!
 //! Every shard answers a [`StatsFilter`] with one [`StatsSnapshot`]; the shell merges them
 //! ([`StatsSnapshot::merge`]). Nothing here counts: the counters live in the topic, the channel and
-//! the client, and are copied out. The fields and their order are those of nsqd's JSON. Nearly all
-//! fields that nsqd lacks come last.
+//! the client, and are copied out. The fields and their order are those of nsqd's JSON. Fields
+//! that nsqd lacks come last, except for `unclaimed_dropped_count`.
 
 use crate::ids::{ClientId, TopicKey};
 use crate::latency::{LatencyHistogram, Sum};

@@ -12,8 +12,8 @@
 mod channels;
 mod checkpoint;
 mod grace;
+mod inspect;
 mod kept;
-mod report;
 pub(crate) mod restore;
 pub(crate) mod unclaimed;
 mod undo;
@@ -277,7 +277,7 @@ impl Topic {
         let fresh = fates.fresh(publication);
         let appended = log.append_numbered(now.mono, now.wall_ns, fresh, count, bytes, defer_ms);
         let range = appended.inspect_err(|_| gate.take_back())?;
-        gate.confirm(now, log, &fates, range);
+        gate.confirm(now, log, fates, range);
         if range.is_empty() {
             return Ok(self.answer_duplicates());
         }
@@ -509,7 +509,7 @@ impl Topic {
 
     fn channels_deadline(&self) -> Option<Duration> {
         let timeout = self.channels.next_timeout();
-        timeout.into_iter().chain(self.first_end()).min()
+        timeout.into_iter().chain(self.channels.ends_at).min()
     }
 
     /// Asserts the invariants written on the type.
@@ -820,7 +820,7 @@ impl Topic {
 /// The pump: what a topic does at the end of a turn, and which of its channels the next turn has to serve.
 ///
 /// ```text
-///   publish, FIN, REQ, RDY, timeout ──pump_channel_later──► channels to pump ──pump──► deliveries, dead letters
+///   publish, FIN, REQ, RDY, timeout ──pump_later──► channels to pump ──pump──► deliveries, dead letters
 /// ```
 impl Topic {
     /// Does the topic's part of the end of a turn: gives published messages to the channels, delivers from the channels

@@ -64,7 +64,7 @@ const FAILED_ONCE: [(&str, u64); 22] = [
         77_000_004_424,
     ),
     (
-        "a generation of keys ended before it began, because the clock was set back",
+        "a table of keys ended before it began, because the clock was set back",
         13_069_154_145_384_137_182,
     ),
     (

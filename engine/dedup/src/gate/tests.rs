@@ -53,7 +53,7 @@ impl Gated {
             {
                 Ok(range) => {
                     self.log.retain(range, 1);
-                    self.gate.confirm(NOW, &mut self.log, &fates, range);
+                    self.gate.confirm(NOW, &mut self.log, fates, range);
                     return range.len();
                 }
                 Err(why) => assert_eq!(why, AppendError::WouldBlock),
@@ -75,11 +75,8 @@ impl Gated {
         };
         let fingerprint = keys.fingerprint(b"fresh").expect("each body is a key");
         let seq = Seq(self.log.next_seq().0 - 1 + behind);
-        assert!(
-            keys.generations
-                .insert(clock_ms(NOW.mono), fingerprint, seq)
-        );
-        keys.generations.confirm();
+        assert!(keys.tables.insert(clock_ms(NOW.mono), fingerprint, seq));
+        keys.tables.confirm();
     }
 
     /// Asserts the numbers of duplicates, of those that were not compared, and of keys that are not remembered.

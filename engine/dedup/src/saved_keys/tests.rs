@@ -25,8 +25,8 @@ fn key(number: u64) -> Fingerprint {
 }
 
 /// Keys of the messages `from..boundary`, at seqs 1000 higher, one per second.
-fn keys(window: u64, numbers: std::ops::Range<u64>) -> Generations {
-    let mut keys = Generations::new(plan(window), KeyHasher::new([9; 16]), clock_ms(at(0).mono));
+fn keys(window: u64, numbers: std::ops::Range<u64>) -> KeyTables {
+    let mut keys = KeyTables::new(plan(window), KeyHasher::new([9; 16]), clock_ms(at(0).mono));
     for number in numbers {
         let now_ms = clock_ms(at(number).mono);
         keys.begin(now_ms, Seq(1000 + number));
@@ -46,7 +46,7 @@ fn encode(snapshot: &KeysSnapshot) -> Vec<u8> {
     bytes
 }
 
-fn save(keys: &Generations, now: Now, boundary: u64) -> Vec<u8> {
+fn save(keys: &KeyTables, now: Now, boundary: u64) -> Vec<u8> {
     let snapshot = KeysSnapshot::new(keys, now, RULE.to_owned(), Seq(boundary));
     let mut snapshot = snapshot.expect("some memory");
     while snapshot.add_newest(keys, 7) > 0 {}
@@ -54,7 +54,7 @@ fn save(keys: &Generations, now: Now, boundary: u64) -> Vec<u8> {
 }
 
 /// The numbers whose keys are there.
-fn there(keys: &Generations, numbers: std::ops::Range<u64>) -> Vec<u64> {
+fn there(keys: &KeyTables, numbers: std::ops::Range<u64>) -> Vec<u64> {
     let is_there = |number: &u64| {
         let seq = keys.find(key(*number));
         assert!(seq.is_none_or(|seq| seq == Seq(1000 + number)));
@@ -125,9 +125,9 @@ fn a_state_names_no_message_from_the_boundary_on() {
 }
 
 /// Keys are added between the pieces. All keys below `boundary` are saved, and no key from `boundary` on, whether or
-/// not the topic begins new generations in the meantime.
+/// not the topic begins new tables in the meantime.
 #[test]
-fn keys_are_added_while_the_newest_generation_is_copied() {
+fn keys_are_added_while_the_newest_table_is_copied() {
     for added in [1, 30, 90, 500, 2000] {
         let mut before = keys(700, 0..750);
         let snapshot = KeysSnapshot::new(&before, at(750), RULE.to_owned(), Seq(1750));
@@ -148,7 +148,7 @@ fn keys_are_added_while_the_newest_generation_is_copied() {
         after.check();
         let found = there(&after, 0..3000);
         match added {
-            // The newest generation was forgotten before it was copied.
+            // The newest table was forgotten before it was copied.
             2000 => {
                 assert!(found.starts_with(&(0..700).collect::<Vec<u64>>()) && found.len() < 750)
             }
@@ -157,7 +157,7 @@ fn keys_are_added_while_the_newest_generation_is_copied() {
     }
 }
 
-/// A snapshot copied the whole table of the newest generation. A node with many topics of few keys needed several times
+/// A snapshot copied all slots of the newest table. A node with many topics of few keys needed several times
 /// its memory at a stop, which makes all snapshots at once.
 #[test]
 fn a_snapshot_takes_memory_for_its_keys_and_not_for_the_table() {
@@ -175,27 +175,25 @@ fn a_snapshot_takes_memory_for_its_keys_and_not_for_the_table() {
         there(&restored(&snapshot), 0..150),
         (0..50).collect::<Vec<_>>()
     );
-    let copy = snapshot
-        .into_table()
-        .expect("the newest generation is copied");
+    let copy = snapshot.into_slots().expect("the newest table is copied");
     assert!((50..100).contains(&copy.capacity()), "{}", copy.capacity());
 }
 
-fn restored(snapshot: &KeysSnapshot) -> Generations {
+fn restored(snapshot: &KeysSnapshot) -> KeyTables {
     let bytes = encode(snapshot);
     let saved = SavedKeys::decode(&bytes).expect("just written");
     saved.restore(at(50), plan(700_000))
 }
 
-/// Regression: a start left the generation that the saved state had in part as it was, and the keys of the log began
+/// Regression: a start left the table that the saved state had in part as it was, and the keys of the log began
 /// another one. So up to a seventh of the window was forgotten too early.
 #[test]
-fn keys_of_the_log_fill_the_generation_that_a_state_has_in_part() {
+fn keys_of_the_log_fill_the_table_that_a_state_has_in_part() {
     let bytes = save(&keys(70, 0..25), at(25), 1015);
     let saved = SavedKeys::decode(&bytes).expect("just written");
     let mut after = saved.restore(at(25), plan(70));
     assert_eq!(there(&after, 0..25), (0..15).collect::<Vec<_>>());
-    let from_log = |keys: &mut Generations, number| {
+    let from_log = |keys: &mut KeyTables, number| {
         keys.restore_key(clock_ms(at(number).mono), key(number), Seq(1000 + number));
     };
     (15..25).for_each(|number| from_log(&mut after, number));

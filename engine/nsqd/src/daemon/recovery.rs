@@ -9,7 +9,7 @@ use diskq::{
     DataPath, DiskError, Keeper, LogOptions, Logs, OsFiles, Recovered, Tombstone, TopicFacts,
 };
 use diskq_import::{COMMITTED_TAKEOVER, Metadata, TakeoverOptions, TopicTakeover};
-use engine_rules::{Broker, BrokerOptions, Now, RestoredKeys, SavedKeys, place};
+use engine_rules::{Broker, BrokerOptions, Now, RestoredKeys, SavedKeys, shard_of};
 use jiff::Zoned;
 use jiff::fmt::strtime;
 use program::{log_error, log_info, log_warn};
@@ -143,7 +143,7 @@ pub(super) fn divide(
     })?;
     let mut stored: Vec<StoredTopics> = (0..shards).map(|_| StoredTopics::default()).collect();
     for (name, listed) in logs.topics(&metadata.topics) {
-        let shard = place(&*name, shards).0 as usize;
+        let shard = shard_of(&*name, shards).0 as usize;
         stored[shard].topics.insert(name, listed);
     }
     let keeper = Keeper::new(OsFiles, config.data_path.clone());
@@ -151,7 +151,7 @@ pub(super) fn divide(
         // The unlinking comes first because a full disk needs the room now. A file that stays is tried again
         // when nsqd.dat is written.
         let _ = keeper.unlink(&tombstone);
-        let shard = place(&*topic, shards).0 as usize;
+        let shard = shard_of(&*topic, shards).0 as usize;
         stored[shard].tombstones.push(tombstone);
     }
     Ok(stored)

@@ -733,6 +733,69 @@ fn answers_are_these_bytes() {
 }
 
 #[test]
+fn connections_are_kept_or_closed_as_asked() {
+    let broker = Rc::new(fake());
+    let ping = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+    let answer = talk(
+        &broker,
+        &format!("{ping}{ping}GET http://any/ping HTTP/1.1\r\nHost: x\r\n\r\n"),
+    );
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "pipelined");
+    assert!(!answer.contains("Connection"));
+    let close = "GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    let answer = talk(&broker, &format!("{close}{ping}"));
+    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 1);
+    assert_eq!(answer.matches("Connection: close").count(), 1, "{answer}");
+    let answer = talk(&broker, "GET /ping HTTP/1.0\r\n\r\n");
+    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
+    let old = "GET /ping HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
+    let answer = talk(&broker, &format!("{old}{old}"));
+    assert_eq!(answer.matches("HTTP/1.0 200 OK").count(), 2);
+    assert_eq!(
+        answer
+            .to_lowercase()
+            .matches("connection: keep-alive")
+            .count(),
+        2,
+        "{answer}"
+    );
+}
+
+#[test]
+fn errors_of_the_protocol() {
+    let broker = Rc::new(fake());
+    let check = |request: &str, status: &str, body: &str| {
+        assert_eq!(
+            talk(&broker, request),
+            format!(
+                "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
+                 Connection: close\r\n\r\n{body}"
+            )
+        );
+    };
+    let no_host = "400 Bad Request: missing required Host header";
+    check("GET /ping HTTP/1.1\r\n\r\n", no_host, no_host);
+    let malformed = "400 Bad Request";
+    check("GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", malformed, malformed);
+    check("nonsense\r\n\r\n", malformed, malformed);
+    let version = "505 HTTP Version Not Supported: unsupported protocol version";
+    check("GET /ping HTTP/2.0\r\nHost: x\r\n\r\n", version, version);
+    check(
+        "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
+        "501 Not Implemented",
+        "Unsupported transfer encoding",
+    );
+    let answer = talk(
+        &broker,
+        "GET /ping HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n",
+    );
+    assert_eq!(
+        answer,
+        "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+    );
+}
+
+#[test]
 fn requests_may_come_in_any_pieces() {
     let broker = Rc::new(fake());
     let requests = "\r\n\

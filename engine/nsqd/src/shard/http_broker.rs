@@ -12,7 +12,7 @@ use diskq::{Keeper, OsFiles, Reply};
 use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use engine_rules::{
     AdminError as CoreError, ColdMessage, Outcome, PeekBudget, PeekQuestion, PeekSlice,
-    PeekedFrame, Publication, REMOTE_STREAK_MAX, Refusal, Seq, ShardId, TaskId, Wakeup, place,
+    PeekedFrame, Publication, REMOTE_STREAK_MAX, Refusal, Seq, ShardId, TaskId, Wakeup, shard_of,
 };
 use futures_lite::future;
 use rustix::time::{ClockId, clock_gettime};
@@ -53,7 +53,7 @@ impl HttpBroker {
     }
 
     fn owner(&self, topic: &str) -> ShardId {
-        place(topic, self.shard.shared.post.shards().count() as u32)
+        shard_of(topic, self.shard.shared.post.shards().count() as u32)
     }
 
     /// Runs a future on the shard that owns a topic.
@@ -337,7 +337,9 @@ async fn administer(
         begin(shard, topic, channel, command, task).map_err(admin_error)
     })
     .await;
-    if let Command::Pause(_) | Command::Unpause = command {
+    if done.is_ok()
+        && let Command::Pause(_) | Command::Unpause = command
+    {
         // Pausing waits for nsqd.dat, like nsqd. A failed write is logged and tried again: the change counts
         // because a checkpoint has it.
         shard.persist_metadata().await;

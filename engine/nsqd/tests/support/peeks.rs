@@ -47,8 +47,10 @@ pub fn with_cold_messages(broker: &Broker, count: u32) {
     for number in 0..count {
         producer.publish("t", format!("{number:04} {filling}").as_bytes());
     }
-    let has_cold = || cold_segments(broker) > 0;
-    assert!(wait_until(TIMEOUT, has_cold), "{}", broker.log());
+    drop(producer);
+    // The broker notices the end of the producer's connection some time later.
+    let is_ready = || cold_segments(broker) > 0 && broker.stats()["producers"].is_null();
+    assert!(wait_until(TIMEOUT, is_ready), "{}", broker.log());
 }
 
 /// Returns the number of segments that are on disk and not in memory.

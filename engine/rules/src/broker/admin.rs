@@ -1,7 +1,7 @@
 //! The actions of operators on topics of this shard: create, delete, empty, pause.
 
 use super::to_do::Timer;
-use super::{Broker, Flow, Found, Stop, place};
+use super::{Broker, Flow, Found, Stop, shard_of};
 use crate::client::Blocked;
 use crate::drain::Owed;
 use crate::ids::{ChannelId, ClientId, TaskId, TopicKey};
@@ -315,7 +315,9 @@ impl Broker {
         let Some(mut topic) = self.topics.remove(key) else {
             return;
         };
-        self.to_do.topics.remove(key, &mut topic.listed.to_pump);
+        self.to_do
+            .topics_to_pump
+            .remove(key, &mut topic.listed.to_pump);
         self.unhealthy.remove(&key);
         let armed = &mut topic.listed.timer_at;
         self.timers.set(Timer::Topic(key), armed, None);
@@ -431,7 +433,7 @@ impl Broker {
         for (key, topic) in &mut self.topics {
             let lines = topic.drop_undos();
             if !lines.is_empty() {
-                self.to_do.pump(key, topic);
+                self.to_do.pump_later(key, topic);
                 self.out.extend(lines.into_iter().map(Output::warning));
             }
         }
@@ -453,7 +455,7 @@ impl Broker {
         self.call(now, out, |broker| {
             let required = broker.options.required.clone();
             for topic in required.topics() {
-                if place(topic.as_bytes(), broker.options.shards) == broker.options.shard {
+                if shard_of(topic.as_bytes(), broker.options.shards) == broker.options.shard {
                     broker.make_required(topic);
                 }
             }
@@ -662,7 +664,7 @@ impl Broker {
             for (key, topic) in &mut self.topics {
                 if topic.drive_stop(now) {
                     is_unfinished = true;
-                    self.to_do.pump(key, topic);
+                    self.to_do.pump_later(key, topic);
                 }
             }
         }

@@ -1,6 +1,6 @@
 //! SUB, RDY, FIN, REQ, TOUCH, CLS.
 
-use super::{Broker, Flow, place};
+use super::{Broker, Flow, shard_of};
 use crate::channel::{Channel, Requeue};
 use crate::client::output::Verb;
 use crate::client::{Blocked, Client};
@@ -25,7 +25,7 @@ impl Broker {
         if let Err(flow) = self.permit(id, Verb::Sub, names) {
             return flow;
         }
-        let shard = place(topic_name.as_bytes(), self.options.shards);
+        let shard = shard_of(topic_name.as_bytes(), self.options.shards);
         if shard != self.options.shard {
             // Consumers live where their topic lives; there this SUB is read again.
             self.start_move(id, shard);

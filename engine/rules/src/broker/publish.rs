@@ -1,7 +1,7 @@
 //! PUB, MPUB, DPUB, and publishing on behalf of the shell.
 
 use super::admin::Outcome;
-use super::{Broker, Flow, Found, place};
+use super::{Broker, Flow, Found, shard_of};
 use crate::channel::dead_letters::DeadLetter;
 use crate::channel::dead_letters::LetterBudget;
 use crate::client::Blocked;
@@ -43,7 +43,7 @@ impl Broker {
         let key = match hint {
             Some(key) => key,
             None => {
-                let shard = place(name.as_bytes(), self.options.shards);
+                let shard = shard_of(name.as_bytes(), self.options.shards);
                 if shard != self.options.shard {
                     return self.publish_elsewhere(id, verb, shard, name, publication);
                 }
@@ -55,9 +55,9 @@ impl Broker {
         };
         let (topic, client) = (&mut self.topics[key], &mut self.clients[id]);
         client.producer.found_topic(key);
-        // `pump_later` and `flush_later` would look up the topic and the client again.
-        self.to_do.pump(key, topic);
-        self.to_do.flush(id, client);
+        // The methods of the broker with these names would look up the topic and the client again.
+        self.to_do.pump_later(key, topic);
+        self.to_do.flush_later(id, client);
         match topic.publish(self.now, publication) {
             Ok(done) => {
                 client
@@ -362,7 +362,7 @@ impl Broker {
     ) {
         for (channel, letter) in letters {
             let to = TopicName::new(letter.to.as_bytes()).expect("a rule has a valid name");
-            let owner = place(to.as_bytes(), self.options.shards);
+            let owner = shard_of(to.as_bytes(), self.options.shards);
             let seq = letter.seq;
             let sender = Sender::Channel {
                 topic,

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// What a shard does at the end of a turn, as far as the turn's budget allows.
 #[derive(Debug, Default)]
 pub(super) struct ToDo {
-    pub(super) topics: DirtySet<TopicKey>,
+    pub(super) topics_to_pump: DirtySet<TopicKey>,
     /// Topics whose dead letters are held.
     pub(super) topics_to_release: DirtySet<TopicKey>,
     pub(super) clients_to_flush: DirtySet<ClientId>,
@@ -26,20 +26,20 @@ pub(super) struct ToDo {
 impl ToDo {
     /// Names a topic for the end of the turn: it may have something to deliver, or a job for the keeper.
     #[inline]
-    pub(super) fn pump(&mut self, key: TopicKey, topic: &mut Topic) {
-        self.topics.insert(key, &mut topic.listed.to_pump);
+    pub(super) fn pump_later(&mut self, key: TopicKey, topic: &mut Topic) {
+        self.topics_to_pump.insert(key, &mut topic.listed.to_pump);
     }
 
     /// Names a connection whose output is to be written after the turn.
     #[inline]
-    pub(super) fn flush(&mut self, id: ClientId, client: &mut Client) {
+    pub(super) fn flush_later(&mut self, id: ClientId, client: &mut Client) {
         self.clients_to_flush
             .insert(id, &mut client.output.in_to_flush);
     }
 
     /// Takes the topic that was named last for the end of the turn.
     pub(super) fn next_topic(&mut self, topics: &mut SlotMap<TopicKey, Topic>) -> Option<TopicKey> {
-        self.topics
+        self.topics_to_pump
             .pop_last(|key| Some(&mut topics.get_mut(key)?.listed.to_pump))
     }
 
@@ -70,7 +70,9 @@ impl ToDo {
 
     /// True while something is left for the next turn.
     pub(super) fn is_left(&self) -> bool {
-        !self.topics.is_empty() || !self.discarded.is_empty() || !self.to_announce.is_empty()
+        !self.topics_to_pump.is_empty()
+            || !self.discarded.is_empty()
+            || !self.to_announce.is_empty()
     }
 }
 

@@ -36,7 +36,7 @@ impl Broker {
             broker.deliver_own_forwards();
             let bytes_max = broker.options.dead_letter_bytes;
             let mut letter_budget = LetterBudget::new(broker.letters.bytes, bytes_max);
-            for _ in 0..broker.to_do.topics.len() {
+            for _ in 0..broker.to_do.topics_to_pump.len() {
                 let Some(key) = broker.to_do.next_topic(&mut broker.topics) else {
                     break;
                 };

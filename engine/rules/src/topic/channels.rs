@@ -18,6 +18,8 @@ pub(crate) struct Channels {
     /// The earliest timeout of a channel, or end of a pause or an undo. May be early, never late. Kept so that a turn
     /// need not ask every channel.
     pub(super) deadline: Option<Duration>,
+    /// The end of the first pause or undo of the topic or of a channel. May be early, never late.
+    pub(super) ends_at: Option<Duration>,
 }
 
 impl Index<ChannelId> for Channels {

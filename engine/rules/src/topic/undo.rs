@@ -337,7 +337,7 @@ impl Topic {
     pub(crate) fn end_in_time(&mut self, now: Now) -> Vec<String> {
         let mut lines = Vec::new();
         let is_over = |end: Option<Duration>| end.is_some_and(|end| end <= now.mono);
-        if !is_over(self.first_end()) {
+        if !is_over(self.channels.ends_at) {
             return lines;
         }
         let name = self.name.clone();
@@ -374,14 +374,17 @@ impl Topic {
                 self.drop_channel_undo(id);
             }
         }
-        self.make_checkpoint_due();
+        self.set_ends();
+        if !lines.is_empty() {
+            self.make_checkpoint_due();
+        }
         lines
     }
 
     /// Notes when the next pause or undo ends.
     pub(super) fn set_ends(&mut self) {
-        let end = self.first_end();
-        self.channels.lower_deadline(end);
+        self.channels.ends_at = self.first_end();
+        self.channels.lower_deadline(self.channels.ends_at);
     }
 
     /// The time at which the first pause or undo ends.

@@ -5,7 +5,7 @@ use diskq::{LogOptions, SimFiles};
 use engine_rules::stats::{StatsFilter, StatsSnapshot};
 use engine_rules::{
     BrokerOptions, ClientId, DedupRule, DedupRules, Outcome, PublisherRule, ShardId, TaskId,
-    UnclaimedBounds, UnclaimedRules, place,
+    UnclaimedBounds, UnclaimedRules, shard_of,
 };
 use std::time::Duration;
 use wire::encode;
@@ -110,7 +110,7 @@ pub(super) fn the_use_of_an_undo_waits_for_its_checkpoint() {
 
 /// The publish would get OK after the last sync.
 pub(super) fn a_shard_that_stops_takes_no_forwards() {
-    let ours = place(lists::TOPIC, 2);
+    let ours = shard_of(lists::TOPIC, 2);
     let of_shard = |shard| BrokerOptions {
         shard,
         shards: 2,

@@ -41,7 +41,7 @@ use engine_rules::{
     AdminError, Authorization, Broker, BrokerOptions, Change, Client, ClientId, DeadLetterRules,
     DedupRules, ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output,
     Pause, Random, Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, Topology,
-    UnclaimedBounds, Wakeup, place,
+    UnclaimedBounds, Wakeup, shard_of,
 };
 use keepers::{Job, Thread, Work};
 use mid_turn::{Event, MidTurn};
@@ -526,7 +526,7 @@ impl World {
         let logs = Logs::list(&self.files, path).expect("the disk lists");
         let listed: Vec<TopicFacts> = self.metadata.values().cloned().collect();
         for (topic, listed) in logs.topics(&listed) {
-            let shard = place(&topic, shards as u32).0 as usize;
+            let shard = shard_of(&topic, shards as u32).0 as usize;
             if topic.ends_with("#ephemeral") {
                 let deleted = self.shards[shard].keeper.delete_ephemeral(&topic);
                 deleted.expect("the disk renames");
@@ -535,7 +535,7 @@ impl World {
             }
         }
         for (topic, tombstone) in logs.deleted {
-            let shard = place(&topic, shards as u32).0 as usize;
+            let shard = shard_of(&topic, shards as u32).0 as usize;
             self.shards[shard].tombstones.push(tombstone);
         }
         for shard in 0..shards {
@@ -811,7 +811,7 @@ impl World {
         self.shards[shard].is_metadata_old = false;
         let shards = self.shards.len() as u32;
         self.metadata
-            .retain(|name, _| place(name, shards).0 as usize != shard);
+            .retain(|name, _| shard_of(name, shards).0 as usize != shard);
         for facts in self.shards[shard].broker.durable_topics() {
             self.metadata.insert(facts.name.clone(), facts);
         }
@@ -881,7 +881,7 @@ impl World {
         });
         let under_way = jobs.map(|job| job.pass).chain(answers);
         let is_busy = |topic: usize| {
-            let shard = place(TOPICS[topic], self.shards.len() as u32).0 as usize;
+            let shard = shard_of(TOPICS[topic], self.shards.len() as u32).0 as usize;
             self.shards[shard].broker.is_turn_open()
         };
         let are_awake = self.awake_topics();
@@ -956,7 +956,7 @@ impl World {
         let undo = undo.unwrap_or((topic, channel));
         let topic = undo.0;
         let (topic_text, name) = (TOPICS[topic], CHANNELS[channel]);
-        let shard = place(topic_text, self.shards.len() as u32).0 as usize;
+        let shard = shard_of(topic_text, self.shards.len() as u32).0 as usize;
         if !self.shards[shard].is_awake {
             return;
         }
@@ -1507,7 +1507,7 @@ impl World {
         }
         self.run_until_idle();
         for topic in TOPICS {
-            let shard = place(topic, self.shards.len() as u32).0 as usize;
+            let shard = shard_of(topic, self.shards.len() as u32).0 as usize;
             let (now, mut out) = (self.now(), Vec::new());
             let broker = &mut self.shards[shard].broker;
             // A topic or channel that does not exist needs no unpausing.
@@ -1530,7 +1530,7 @@ impl World {
     /// Consumes the messages of a channel. Returns false if a sync has failed in the meantime, and the channel, which was not
     /// recorded before, takes no consumer.
     fn drain_channel(&mut self, topic: usize, channel: usize) -> bool {
-        let shard = place(TOPICS[topic], self.shards.len() as u32).0 as usize;
+        let shard = shard_of(TOPICS[topic], self.shards.len() as u32).0 as usize;
         let mut was_poisoned = self.model.poisoned.contains_key(&topic);
         let mut index = self.connect_to(shard, false);
         self.subscribe_to(index, (topic, channel), 50, None);

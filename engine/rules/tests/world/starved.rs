@@ -2,7 +2,7 @@
 //! such a shard runs again, it begins with a turn at the time that it has read last: the clocks of the shards differ.
 
 use super::{Mail, TOPICS, World};
-use engine_rules::{Now, place};
+use engine_rules::{Now, shard_of};
 use std::time::Duration;
 
 impl World {
@@ -47,6 +47,7 @@ impl World {
 
     /// Returns for each topic whether its shard runs.
     pub(super) fn awake_topics(&self) -> [bool; TOPICS.len()] {
-        TOPICS.map(|topic| self.shards[place(topic, self.shards.len() as u32).0 as usize].is_awake)
+        TOPICS
+            .map(|topic| self.shards[shard_of(topic, self.shards.len() as u32).0 as usize].is_awake)
     }
 }

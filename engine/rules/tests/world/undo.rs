@@ -421,7 +421,7 @@ impl World {
         let mut places: Vec<Place> = self.model.undos.open.keys().copied().collect();
         places.sort_by_key(|place| place.1 == WHOLE);
         for place in places {
-            let shard = super::place(TOPICS[place.0], self.shards.len() as u32).0 as usize;
+            let shard = super::shard_of(TOPICS[place.0], self.shards.len() as u32).0 as usize;
             loop {
                 let outcome = self.unempty(shard, place, TaskId(0));
                 if outcome != Ok(Outcome::Later) {

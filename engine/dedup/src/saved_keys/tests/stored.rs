@@ -8,16 +8,16 @@ fn a_stored_file_of_keys_is_read() {
     let bytes = include_bytes!("version-1.keys");
     let saved = SavedKeys::decode(bytes).expect("a whole file");
     assert_eq!((saved.rule(), saved.boundary()), ("body", Seq(7100)));
-    let times = |generation: &SavedGeneration<'_>| {
-        let ms = [generation.began_unix_ms, generation.last_key_unix_ms];
-        (generation.base, generation.end, ms)
+    let times = |table: &SavedTable<'_>| {
+        let ms = [table.began_unix_ms, table.last_key_unix_ms];
+        (table.base, table.end, ms)
     };
-    let generations: Vec<_> = saved.generations.iter().map(times).collect();
+    let tables: Vec<_> = saved.tables.iter().map(times).collect();
     let expected = [
         (Seq(7000), Seq(7003), [1_700_000_000_000, 1_700_000_002_000]),
         (Seq(7003), Seq(7050), [1_700_000_003_000, 1_700_000_050_000]),
     ];
-    assert_eq!(generations, expected);
+    assert_eq!(tables, expected);
     let now = at(100_000);
     let keys = saved.restore(now, plan(1000));
     keys.check();
@@ -39,12 +39,12 @@ fn a_stored_file_of_keys_is_read() {
     let written = encode(&snapshot);
     let sorted = |bytes: &[u8]| {
         let saved = SavedKeys::decode(bytes).expect("a whole file");
-        let generations = saved.generations.into_iter().map(|generation| {
-            let mut keys = generation.keys.to_vec();
+        let tables = saved.tables.into_iter().map(|table| {
+            let mut keys = table.keys.to_vec();
             keys.sort_unstable();
-            (times(&generation), keys)
+            (times(&table), keys)
         });
-        (saved.secret, generations.collect::<Vec<_>>())
+        (saved.secret, tables.collect::<Vec<_>>())
     };
     assert_eq!(sorted(&written), sorted(bytes));
     let head = HEAD_BYTES + "body".len();

@@ -71,7 +71,7 @@ type plan struct {
 }
 
 func newPlan(messages int) *plan {
-	p := &plan{messages: messages, tiny: messages / 500, deferred: min(300, messages/100)}
+	p := &plan{messages: messages, tiny: messages / 100, deferred: min(300, messages/100)}
 	p.numbered = messages - p.tiny
 	p.bigEnd = p.deferred + len(bigBodies)
 	p.padding = make([]byte, bigBodies[0]+4096)

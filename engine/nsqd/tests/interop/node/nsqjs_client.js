@@ -39,7 +39,7 @@ const now = () => performance.now()
 class Plan {
   constructor(messages) {
     this.messages = messages
-    this.tiny = Math.floor(messages / 500)
+    this.tiny = Math.floor(messages / 100)
     this.numbered = messages - this.tiny
     this.deferred = Math.min(300, Math.floor(messages / 100))
     this.bigEnd = this.deferred + BIG_BODIES.length

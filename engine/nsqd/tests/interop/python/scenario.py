@@ -51,7 +51,7 @@ class Plan:
 
     def __init__(self, messages):
         self.messages = messages
-        self.tiny = messages // 500
+        self.tiny = messages // 100
         self.numbered = messages - self.tiny
         self.deferred = min(300, messages // 100)
         self.big_end = self.deferred + len(BIG_BODIES)

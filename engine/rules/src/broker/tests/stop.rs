@@ -3,7 +3,7 @@
 use super::script::{Session, options};
 use crate::{
     Broker, BrokerOptions, DedupRule, DedupRules, ForwardBatch, Now, Output, PublisherRule,
-    ShardId, place,
+    ShardId, shard_of,
 };
 use diskq::{Keeper, SimFiles};
 use wire::encode;
@@ -25,7 +25,7 @@ fn first_of_two() -> Broker {
 /// Makes a batch of one publish from the second of two shards to the first one.
 fn forward() -> ForwardBatch {
     let mut names = ["a", "b", "c", "d"].into_iter();
-    let topic = names.find(|name| place(name, 2) == ShardId(0));
+    let topic = names.find(|name| shard_of(name, 2) == ShardId(0));
     let topic = TopicName::new(topic.expect("one is there").as_bytes()).expect("valid");
     let mut serving = Broker::new(BrokerOptions {
         shard: ShardId(1),

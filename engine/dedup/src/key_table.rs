@@ -1,4 +1,4 @@
-//! [`Generation`]: the keys of a number of successive messages, each with the seq of its message. [`Lost`]: messages
+//! [`KeyTable`]: the keys of a number of successive messages, each with the seq of its message. [`Lost`]: messages
 //! whose keys are not found.
 //!
 //! ```text
@@ -6,12 +6,12 @@
 //!                          | fingerprint, 80 bits        | lower bits of the seq |
 //! ```
 //!
-//! The table is an array with linear probing. Nothing is ever removed from the middle of a generation: the topic
-//! forgets a whole generation at once. A table is used again without being cleared. A slot that an earlier use has left
-//! has a seq outside of the generation, so the slot counts as empty.
+//! The slots are an array with linear probing. Nothing is ever removed from the middle of a table: the topic forgets a
+//! whole table at once. The slots are used again without being cleared. A slot that an earlier use has left has a seq
+//! outside of the table's messages, so the slot counts as empty.
 //!
 //! A window of messages needs about 23 bytes per message. A slot has 16 bytes. A fifth of the slots stays empty,
-//! because a search in a fuller table takes longer: 20 bytes. One of eight generations is being filled while the window
+//! because a search in a fuller table takes longer: 20 bytes. One of eight tables is being filled while the window
 //! lies in the seven others: 23 bytes. With 14 bytes per message, a slot would have only 78 bits (14 · 8 · 4/5 · 7/8),
 //! such as 32 for the seq and 46 for the fingerprint. Then a fresh message would be dropped by mistake with a
 //! probability of 10⁻⁸ for a million keys, and no longer 10⁻¹⁸, and slots would lie across cache lines.
@@ -47,17 +47,17 @@ pub(crate) fn slots_for(keys: usize) -> usize {
 ///
 /// Invariants: at most [`keys_max`] keys, so a search ends at an empty slot; the seq of each key is in `base..end`.
 #[derive(Debug)]
-pub(crate) struct Generation {
-    /// Empty if the generation has no table, and so has room for no key.
+pub(crate) struct KeyTable {
+    /// Empty if the table takes no memory, and so has room for no key.
     slots: Vec<u128>,
-    /// The seq from which the generation has keys.
+    /// The seq from which the table has keys.
     pub(crate) base: Seq,
-    /// The seq up to which the generation has keys.
+    /// The seq up to which the table has keys.
     pub(crate) end: Seq,
     count: usize,
-    /// When the generation began, in milliseconds of the topic's clock of keys.
+    /// When the table began, in milliseconds of the topic's clock of keys.
     pub(crate) began_ms: u64,
-    /// When the last key came, or when the generation began if there is none.
+    /// When the last key came, or when the table began if there is none.
     pub(crate) last_key_ms: u64,
 }
 
@@ -65,7 +65,7 @@ pub(crate) struct Generation {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InsertedSlot {
     index: usize,
-    /// The end of the generation before.
+    /// The end of the table before.
     end: Seq,
 }
 
@@ -76,23 +76,23 @@ pub(crate) struct Overwritten {
     slot: u128,
 }
 
-impl Generation {
-    /// Makes an empty generation with a table of `slots` slots. `None`: the system refuses the memory.
+impl KeyTable {
+    /// Makes an empty table of `slots` slots. `None`: the system refuses the memory.
     ///
     /// # Panics
     /// If `slots` is less than 2: a search needs an empty slot.
-    pub(crate) fn new(slots: usize, base: Seq, now_ms: u64) -> Option<Generation> {
+    pub(crate) fn new(slots: usize, base: Seq, now_ms: u64) -> Option<KeyTable> {
         assert!(slots >= 2, "a search needs an empty slot");
         let slots = zeroed(slots)?;
-        Some(Generation {
+        Some(KeyTable {
             slots,
-            ..Generation::without_table(base, now_ms)
+            ..KeyTable::without_slots(base, now_ms)
         })
     }
 
-    /// Makes a generation that takes no memory, and no key.
-    pub(crate) fn without_table(base: Seq, now_ms: u64) -> Generation {
-        Generation {
+    /// Makes a table that takes no memory, and no key.
+    pub(crate) fn without_slots(base: Seq, now_ms: u64) -> KeyTable {
+        KeyTable {
             slots: Vec::new(),
             base,
             end: base,
@@ -102,7 +102,7 @@ impl Generation {
         }
     }
 
-    /// Begins the generation anew, for messages from `base` on. The old keys are forgotten.
+    /// Begins the table anew, for messages from `base` on. The old keys are forgotten.
     pub(crate) fn begin_anew(&mut self, base: Seq, now_ms: u64) {
         let is_near = base >= self.end && base.0 - self.base.0 < SEQ_MASK / 2;
         if !is_near {
@@ -126,14 +126,14 @@ impl Generation {
         keys_max(self.slots.len()).saturating_sub(self.count)
     }
 
-    /// Returns the table, whose keys are not needed any more.
-    pub(crate) fn into_table(self) -> Vec<u128> {
+    /// Returns the slots, whose keys are not needed any more.
+    pub(crate) fn into_slots(self) -> Vec<u128> {
         self.slots
     }
 
-    /// Returns false if the generation has room for no key, because it has no table.
+    /// Returns false if the table has room for no key, because it has no slots.
     #[inline]
-    pub(crate) fn has_table(&self) -> bool {
+    pub(crate) fn has_slots(&self) -> bool {
         !self.slots.is_empty()
     }
 
@@ -147,8 +147,8 @@ impl Generation {
         self.slots.len()
     }
 
-    /// Returns whether the generation can have a key of message `seq`: the seq is not before its first one, and not too
-    /// far behind.
+    /// Returns whether the table can have a key of message `seq`: the seq is not before its first one, and not too far
+    /// behind.
     pub(crate) fn can_take(&self, seq: Seq) -> bool {
         seq >= self.base && seq.0 - self.base.0 < SEQ_MASK / 2
     }
@@ -180,10 +180,10 @@ impl Generation {
         (from..slots).chain(0..from)
     }
 
-    /// Adds a key that the generation does not have. `None`: the table is full.
+    /// Adds a key that the table does not have. `None`: the table is full.
     #[inline]
     pub(crate) fn insert(&mut self, fingerprint: Fingerprint, seq: Seq) -> Option<InsertedSlot> {
-        debug_assert!(self.can_take(seq), "a seq outside of the generation");
+        debug_assert!(self.can_take(seq), "a seq outside of the table");
         if self.room() == 0 {
             return None;
         }
@@ -206,10 +206,9 @@ impl Generation {
         slots.any(|slot| used(*slot, self.base, self.end).is_some_and(|it| lost.contains(it.1)))
     }
 
-    /// Makes a key of the generation name message `seq` instead of its own one. `None`: the generation does not have
-    /// the key.
+    /// Makes a key of the table name message `seq` instead of its own one. `None`: the table does not have the key.
     pub(crate) fn overwrite(&mut self, fingerprint: Fingerprint, seq: Seq) -> Option<Overwritten> {
-        debug_assert!(self.can_take(seq), "a seq outside of the generation");
+        debug_assert!(self.can_take(seq), "a seq outside of the table");
         let wanted = fingerprint.upper_bits();
         let indices = self.indices(fingerprint);
         let mut used = indices.take_while(|index| self.is_used(self.slots[*index]));
@@ -224,7 +223,7 @@ impl Generation {
         Some(Overwritten { at, slot })
     }
 
-    /// Makes a key name its earlier message again. See [`Generation::take_back`] for the order.
+    /// Makes a key name its earlier message again. See [`KeyTable::take_back`] for the order.
     pub(crate) fn put_back(&mut self, overwritten: Overwritten) {
         let Overwritten { at, slot } = overwritten;
         self.slots[at.index] = slot;
@@ -252,13 +251,13 @@ impl Generation {
         assert_eq!(used.count(), self.count, "a key without a slot");
         assert!(self.count <= keys_max(self.slots.len()));
         assert!(
-            self.count < self.slots.len() || !self.has_table(),
+            self.count < self.slots.len() || !self.has_slots(),
             "a search would not end"
         );
     }
 }
 
-/// Returns the seq in a slot of a generation whose messages are `base..end`. `None`: the slot is empty. A slot that an
+/// Returns the seq in a slot of a table whose messages are `base..end`. `None`: the slot is empty. A slot that an
 /// earlier use of the table has left has a seq outside of the messages, at least `end - base` behind `base`.
 #[inline]
 fn seq_in(slot: u128, base: Seq, end: Seq) -> Option<Seq> {
@@ -267,7 +266,7 @@ fn seq_in(slot: u128, base: Seq, end: Seq) -> Option<Seq> {
     is_used.then(|| Seq(base.0 + since))
 }
 
-/// Returns the key in a slot of a generation whose messages are `base..end`, and the seq of its message. `None`: the
+/// Returns the key in a slot of a table whose messages are `base..end`, and the seq of its message. `None`: the
 /// slot is empty.
 pub(crate) fn used(slot: u128, base: Seq, end: Seq) -> Option<(Fingerprint, Seq)> {
     let seq = seq_in(slot, base, end)?;
@@ -330,32 +329,32 @@ mod tests {
             let mut random = Random::new(seed);
             let slots = 2 + random.below(200) as usize;
             let mut next = Seq((1 << SEQ_BITS) - 300 * random.below(3));
-            let mut generation = Generation::new(slots, next, 0).expect("some memory");
+            let mut table = KeyTable::new(slots, next, 0).expect("some memory");
             let mut forgotten = Vec::new();
             for _ in 0..20 {
                 let mut model = BTreeMap::new();
                 for _ in 0..keys_max(slots) {
                     let key = fingerprint(&mut random);
-                    assert_eq!(generation.find(key), None);
-                    assert!(generation.insert(key, next).is_some(), "seed {seed}");
+                    assert_eq!(table.find(key), None);
+                    assert!(table.insert(key, next).is_some(), "seed {seed}");
                     model.insert(key, next);
                     next = next.offset(1 + random.below(3));
                 }
-                generation.check();
-                assert_eq!(generation.insert(fingerprint(&mut random), next), None);
+                table.check();
+                assert_eq!(table.insert(fingerprint(&mut random), next), None);
                 for (key, seq) in &model {
-                    assert_eq!(generation.find(*key), Some(*seq), "seed {seed}");
+                    assert_eq!(table.find(*key), Some(*seq), "seed {seed}");
                 }
                 for key in &forgotten {
-                    assert_eq!(generation.find(*key), None, "seed {seed}");
+                    assert_eq!(table.find(*key), None, "seed {seed}");
                 }
-                let (base, end) = (generation.base, generation.end);
-                let all = generation.piece(0, slots).iter();
+                let (base, end) = (table.base, table.end);
+                let all = table.piece(0, slots).iter();
                 let found: BTreeMap<_, _> = all.filter_map(|it| used(*it, base, end)).collect();
                 assert_eq!(found, model, "seed {seed}");
                 forgotten = model.into_keys().collect();
-                generation.begin_anew(next, 0);
-                generation.check();
+                table.begin_anew(next, 0);
+                table.check();
             }
         }
     }
@@ -364,22 +363,22 @@ mod tests {
     fn keys_are_taken_back_in_the_opposite_order() {
         for seed in 0..50 {
             let mut random = Random::new(seed);
-            let mut generation = Generation::new(50, Seq(1000), 0).expect("some memory");
+            let mut table = KeyTable::new(50, Seq(1000), 0).expect("some memory");
             let kept: Vec<_> = (0..20).map(|_| fingerprint(&mut random)).collect();
             for (index, key) in kept.iter().enumerate() {
-                generation.insert(*key, Seq(1000 + index as u64));
+                table.insert(*key, Seq(1000 + index as u64));
             }
-            let before = generation.piece(0, 50).to_vec();
+            let before = table.piece(0, 50).to_vec();
             let mut places = Vec::new();
             for index in 0..20 {
                 let key = fingerprint(&mut random);
-                places.push(generation.insert(key, Seq(1020 + index)).expect("room"));
+                places.push(table.insert(key, Seq(1020 + index)).expect("room"));
             }
             for inserted in places.into_iter().rev() {
-                generation.take_back(inserted);
+                table.take_back(inserted);
             }
-            assert_eq!(generation.piece(0, 50), before, "seed {seed}");
-            generation.check();
+            assert_eq!(table.piece(0, 50), before, "seed {seed}");
+            table.check();
         }
     }
 
@@ -387,18 +386,18 @@ mod tests {
     fn a_seq_far_away_clears_the_table() {
         let mut random = Random::new(1);
         let key = fingerprint(&mut random);
-        let mut generation = Generation::new(10, Seq(5), 0).expect("some memory");
-        assert!(generation.insert(key, Seq(5)).is_some());
-        assert!(!generation.can_take(Seq(5 + SEQ_MASK)));
+        let mut table = KeyTable::new(10, Seq(5), 0).expect("some memory");
+        assert!(table.insert(key, Seq(5)).is_some());
+        assert!(!table.can_take(Seq(5 + SEQ_MASK)));
         // The lower bits of both seqs are equal.
-        generation.begin_anew(Seq(5 + (1 << SEQ_BITS)), 0);
+        table.begin_anew(Seq(5 + (1 << SEQ_BITS)), 0);
         assert!(
-            generation
+            table
                 .insert(fingerprint(&mut random), Seq(5 + (1 << SEQ_BITS)))
                 .is_some()
         );
-        assert_eq!(generation.find(key), None);
-        generation.check();
+        assert_eq!(table.find(key), None);
+        table.check();
     }
 
     #[test]

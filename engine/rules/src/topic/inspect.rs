@@ -1,5 +1,5 @@
-//! The messages that a topic has not given to its channels, and those of its log, for peeks. Nothing here changes the
-//! topic.
+//! What peeks, `/stats` and drains ask of a topic: its messages that no channel has got, and those of its log. Nothing here
+//! changes the topic.
 
 use super::Topic;
 use crate::channel::Channel;

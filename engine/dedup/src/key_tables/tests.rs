@@ -12,13 +12,13 @@ fn key(number: u64) -> Fingerprint {
     hasher().fingerprint(&[&number.to_le_bytes()])
 }
 
-fn generations(window: KeyWindow, memory: Option<u64>) -> Generations {
+fn tables(window: KeyWindow, memory: Option<u64>) -> KeyTables {
     let plan = Plan::new(window, memory).expect("the memory is enough");
-    Generations::new(plan, hasher(), clock_ms(Duration::ZERO))
+    KeyTables::new(plan, hasher(), clock_ms(Duration::ZERO))
 }
 
 /// Stores the message if its key is fresh. Returns whether the key is.
-fn publish(keys: &mut Generations, at_ms: u64, number: u64, next: &mut Seq) -> bool {
+fn publish(keys: &mut KeyTables, at_ms: u64, number: u64, next: &mut Seq) -> bool {
     let at_ms = clock_ms(Duration::from_millis(at_ms));
     keys.begin(at_ms, *next);
     if keys.find(key(number)).is_some() {
@@ -32,7 +32,7 @@ fn publish(keys: &mut Generations, at_ms: u64, number: u64, next: &mut Seq) -> b
 
 /// Stores messages, whose keys are all fresh.
 #[track_caller]
-fn publish_all(keys: &mut Generations, numbers: Range<u64>, next: &mut Seq) {
+fn publish_all(keys: &mut KeyTables, numbers: Range<u64>, next: &mut Seq) {
     for number in numbers {
         assert!(publish(keys, 0, number, next));
     }
@@ -64,7 +64,7 @@ fn plans() {
 #[test]
 fn a_window_of_messages() {
     for window in [1, 7, 50, 1000, 3_210] {
-        let mut keys = generations(KeyWindow::Count(window), None);
+        let mut keys = tables(KeyWindow::Count(window), None);
         let mut next = Seq(1 << 40);
         let most = keys.plan.keys();
         for number in 0..5 * window {
@@ -89,7 +89,7 @@ fn a_window_of_messages() {
 
 #[test]
 fn a_window_of_time() {
-    let mut keys = generations(KeyWindow::Time(Duration::from_secs(70)), None);
+    let mut keys = tables(KeyWindow::Time(Duration::from_secs(70)), None);
     let mut next = Seq(1000);
     for second in 0..500 {
         let at_ms = second * 1000;
@@ -115,7 +115,7 @@ fn a_window_of_time() {
 
 #[test]
 fn memory_bounds_a_window_of_time() {
-    let mut keys = generations(KeyWindow::Time(Duration::from_secs(3600)), Some(MEMORY_MIN));
+    let mut keys = tables(KeyWindow::Time(Duration::from_secs(3600)), Some(MEMORY_MIN));
     let mut next = Seq(1);
     let most = keys.plan.keys();
     for number in 0..10_000 {
@@ -134,7 +134,7 @@ fn beside_a_model() {
     for seed in 0..60 {
         let mut random = Random::new(seed);
         let window = 1 + random.below(300);
-        let mut keys = generations(KeyWindow::Count(window), None);
+        let mut keys = tables(KeyWindow::Count(window), None);
         let mut next = Seq(1 + random.below(1 << 50));
         let mut stored: Vec<u64> = Vec::new();
         let mut model: HashMap<u64, Seq> = HashMap::new();
@@ -186,7 +186,7 @@ fn beside_a_model() {
 
 #[test]
 fn a_batch_that_is_refused_again_and_again_forgets_no_more_than_once() {
-    let mut keys = generations(KeyWindow::Count(700), None);
+    let mut keys = tables(KeyWindow::Count(700), None);
     let mut next = Seq(1);
     publish_all(&mut keys, 0..890, &mut next);
     let at_ms = clock_ms(Duration::ZERO);
@@ -203,8 +203,8 @@ fn a_batch_that_is_refused_again_and_again_forgets_no_more_than_once() {
 }
 
 #[test]
-fn keys_beyond_all_generations_are_not_remembered() {
-    let mut keys = generations(KeyWindow::Count(70), None);
+fn keys_beyond_all_tables_are_not_remembered() {
+    let mut keys = tables(KeyWindow::Count(70), None);
     let at_ms = clock_ms(Duration::ZERO);
     for is_refused in [true, false] {
         keys.begin(at_ms, Seq(1));
@@ -221,7 +221,7 @@ fn keys_beyond_all_generations_are_not_remembered() {
 
 #[test]
 fn a_table_that_is_being_written_is_not_used_again() {
-    let mut keys = generations(KeyWindow::Count(70), None);
+    let mut keys = tables(KeyWindow::Count(70), None);
     let mut next = Seq(1);
     let mut held = Vec::new();
     for number in 0..1000 {
@@ -231,21 +231,21 @@ fn a_table_that_is_being_written_is_not_used_again() {
             keys.check();
         }
     }
-    for generation in held {
-        assert_eq!(generation.count(), 10);
-        generation.check();
+    for table in held {
+        assert_eq!(table.count(), 10);
+        table.check();
     }
 }
 
 #[test]
 fn restored_keys_count_as_those_of_this_process() {
-    let mut keys = generations(KeyWindow::Time(Duration::from_secs(70)), None);
+    let mut keys = tables(KeyWindow::Time(Duration::from_secs(70)), None);
     let now_ms = clock_ms(Duration::ZERO);
     for age in (0..8).rev() {
         let began_ms = now_ms - age * 10_000;
         let base = Seq(1000 - age * 10);
         let restored = (0..5).map(|it| (key(age * 10 + it), base.offset(it)));
-        keys.restore_generation((base, began_ms, began_ms + 9_000), 5, restored);
+        keys.restore_table((base, began_ms, began_ms + 9_000), 5, restored);
         keys.check();
     }
     assert_eq!(keys.count(), 40);
@@ -259,11 +259,11 @@ fn restored_keys_count_as_those_of_this_process() {
     keys.check();
 }
 
-/// Regression: the clock was set back between two messages. A start put both into a generation that ended before it
+/// Regression: the clock was set back between two messages. A start put both into a table that ended before it
 /// began, and the next start refused the file of such keys.
 #[test]
-fn a_generation_ends_at_its_newest_message() {
-    let mut keys = generations(KeyWindow::Time(Duration::from_secs(70)), None);
+fn a_table_ends_at_its_newest_message() {
+    let mut keys = tables(KeyWindow::Time(Duration::from_secs(70)), None);
     let now_ms = clock_ms(Duration::ZERO);
     keys.restore_key(now_ms - 1000, key(1), Seq(1 << 50));
     keys.restore_key(now_ms - 5000, key(2), Seq((1 << 50) + 1));
@@ -275,7 +275,7 @@ fn a_generation_ends_at_its_newest_message() {
 #[test]
 fn tables_of_a_window_that_has_passed_are_handed_over() {
     let window = KeyWindow::Time(Duration::from_secs(7));
-    let mut keys = generations(window, Some(MEMORY_MIN));
+    let mut keys = tables(window, Some(MEMORY_MIN));
     let mut next = Seq(1);
     for number in 0..8 {
         assert!(publish(&mut keys, number * 1000, number, &mut next));
@@ -291,12 +291,12 @@ fn tables_of_a_window_that_has_passed_are_handed_over() {
     assert_eq!(keys.into_tables().len(), 2);
 }
 
-/// Regression: a generation ended behind the keys of a batch that was refused, so it overlapped the next one. A start
+/// Regression: a table ended behind the keys of a batch that was refused, so it overlapped the next one. A start
 /// refused the file of such keys.
 #[test]
 fn a_refused_batch_moves_no_end() {
     let window = KeyWindow::Time(Duration::from_secs(7));
-    let mut keys = generations(window, None);
+    let mut keys = tables(window, None);
     let at_ms = clock_ms(Duration::ZERO);
     let mut next = Seq(1);
     assert!(publish(&mut keys, 0, 100, &mut next));
@@ -312,7 +312,7 @@ fn a_refused_batch_moves_no_end() {
 /// Regression: a batch of a million messages left 16 MB to its topic for ever.
 #[test]
 fn a_large_batch_keeps_no_memory() {
-    let mut keys = generations(KeyWindow::Count(100_000), None);
+    let mut keys = tables(KeyWindow::Count(100_000), None);
     let at_ms = clock_ms(Duration::ZERO);
     keys.begin(at_ms, Seq(1));
     for number in 0..50_000 {
@@ -330,7 +330,7 @@ const REFUSED: usize = 1 << 56;
 /// Regression: the process ended when the system gave no memory for a further table.
 #[test]
 fn without_memory_for_a_further_table_the_oldest_keys_are_forgotten() {
-    let mut keys = generations(KeyWindow::Count(70), None);
+    let mut keys = tables(KeyWindow::Count(70), None);
     let mut next = Seq(1);
     publish_all(&mut keys, 0..25, &mut next);
     let slots = std::mem::replace(&mut keys.plan.slots, REFUSED);
@@ -342,7 +342,7 @@ fn without_memory_for_a_further_table_the_oldest_keys_are_forgotten() {
         assert!(keys.count() > 20 && keys.count() <= 30);
         assert!((number - 20..=number).all(|it| keys.find(key(it)).is_some()));
     }
-    // Seven more generations were begun, and each used the table of the oldest one.
+    // Seven more tables were begun, and each used the slots of the oldest one.
     assert_eq!(keys.refused, 7);
     assert!(keys.take_shortage() && !keys.take_shortage());
     // There is memory again.
@@ -354,7 +354,7 @@ fn without_memory_for_a_further_table_the_oldest_keys_are_forgotten() {
 
 #[test]
 fn without_memory_for_any_table_no_key_is_remembered() {
-    let mut keys = generations(KeyWindow::Count(70), None);
+    let mut keys = tables(KeyWindow::Count(70), None);
     let slots = std::mem::replace(&mut keys.plan.slots, REFUSED);
     let at_ms = clock_ms(Duration::ZERO);
     for number in 1..=3 {
@@ -374,7 +374,7 @@ fn without_memory_for_any_table_no_key_is_remembered() {
 /// The tables of the keys of a publish are not given away, because the publish may be taken back.
 #[test]
 fn without_memory_a_large_batch_is_remembered_in_part() {
-    let mut keys = generations(KeyWindow::Count(70), None);
+    let mut keys = tables(KeyWindow::Count(70), None);
     let mut next = Seq(1);
     publish_all(&mut keys, 0..15, &mut next);
     keys.plan.slots = REFUSED;
@@ -385,7 +385,7 @@ fn without_memory_a_large_batch_is_remembered_in_part() {
             let seq = next.offset(it - 100);
             keys.insert(at_ms, key(*it), seq)
         });
-        // The rest of the newest table, and the table of the oldest generation.
+        // The rest of the newest table, and the slots of the oldest table.
         assert_eq!(inserted.count(), 15);
         if is_refused {
             keys.take_back()
@@ -397,13 +397,13 @@ fn without_memory_a_large_batch_is_remembered_in_part() {
     assert!((100..115).all(|it| keys.find(key(it)).is_some()));
 }
 
-/// The key of a lost message is not found, and then names the next copy, whichever generation has the key.
+/// The key of a lost message is not found, and then names the next copy, whichever table has the key.
 #[test]
 fn a_lost_message_is_fresh_when_it_comes_again() {
-    let mut keys = generations(KeyWindow::Count(70), None);
+    let mut keys = tables(KeyWindow::Count(70), None);
     let mut next = Seq(1000);
     publish_all(&mut keys, 0..25, &mut next);
-    // The numbers before 20 are in older generations.
+    // The numbers before 20 are in older tables.
     let lost = SeqRange::new(Seq(1018), Seq(1022));
     assert!(keys.lose(lost));
     assert!((0..25).all(|it| keys.find(key(it)).is_some() != (18..22).contains(&it)));

@@ -1,17 +1,17 @@
-//! [`Generations`]: a window of keys, in tables that are forgotten one by one.
+//! [`KeyTables`]: a window of keys, in tables that are forgotten one by one.
 //!
 //! ```text
 //!   newest            older, at most seven
-//!   [ keys ... room ] [ keys ] [ keys ] ... [ keys ]  ──► forgotten as a whole, and its table is used again
+//!   [ keys ... room ] [ keys ] [ keys ] ... [ keys ]  ──► forgotten as a whole, and its slots are used again
 //! ```
 //!
-//! The window has a length in messages or in time. Seven generations cover the window, so the topic remembers the
-//! window and at most a seventh more. A generation that is full ends early: then the memory bounds the window. If the
-//! system refuses the memory of a further generation, the oldest one is forgotten early, and gives its table.
+//! The window has a length in messages or in time. Seven tables cover the window, so the topic remembers the
+//! window and at most a seventh more. A table that is full ends early: then the memory bounds the window. If the
+//! system refuses the memory of a further table, the oldest one is forgotten early, and gives its slots.
 
 use crate::fingerprint::{Fingerprint, KeyHasher};
-use crate::generation::{Generation, InsertedSlot, Lost, Overwritten};
-use crate::plan::{COVERING, GENERATIONS, Plan};
+use crate::key_table::{InsertedSlot, KeyTable, Lost, Overwritten};
+use crate::plan::{COVERING, Plan, TABLES};
 use crate::stats::KeyStats;
 use diskq_log::{Seq, SeqRange};
 use std::collections::VecDeque;
@@ -32,17 +32,17 @@ pub(crate) fn clock_ms(mono: Duration) -> u64 {
 
 /// The keys of the last messages of a topic.
 ///
-/// Invariants: the seqs of a generation lie before those of each newer one. Keys that were inserted and not confirmed
-/// are the last ones of their generations.
+/// Invariants: the seqs of a table lie before those of each newer one. Keys that were inserted and not confirmed
+/// are the last ones of their tables.
 #[derive(Debug)]
-pub(crate) struct Generations {
+pub(crate) struct KeyTables {
     pub(crate) plan: Plan,
     pub(crate) hasher: KeyHasher,
-    pub(crate) newest: Generation,
+    pub(crate) newest: KeyTable,
     /// The newest of them is in front.
-    older: VecDeque<Arc<Generation>>,
-    /// Tables of forgotten generations. The first one is to be used again, and the others are to be freed.
-    spare: Vec<Generation>,
+    older: VecDeque<Arc<KeyTable>>,
+    /// Tables of forgotten tables. The first one is to be used again, and the others are to be freed.
+    spare: Vec<KeyTable>,
     /// The entries of the publish that is under way, which can still be taken back.
     unconfirmed: Vec<PublishStep>,
     /// The number of [`PublishStep::Begin`] among them.
@@ -53,30 +53,30 @@ pub(crate) struct Generations {
     refused: u64,
     /// True after a refusal, until the next table is made.
     is_short: bool,
-    /// True if `is_short` has become true, and [`Generations::take_shortage`] was not called.
+    /// True if `is_short` has become true, and [`KeyTables::take_shortage`] was not called.
     is_shortage_new: bool,
 }
 
 /// A step of a publish that is under way.
 #[derive(Debug)]
 enum PublishStep {
-    /// The publish has inserted a key into the newest generation.
+    /// The publish has inserted a key into the newest table.
     Insert(InsertedSlot),
-    /// The publish has the newest generation's key of a lost message name a new message. In a box, because a large
+    /// The publish has the newest table's key of a lost message name a new message. In a box, because a large
     /// batch takes the memory of a step for each of its messages.
     Overwrite(Box<Overwritten>),
-    /// The publish has filled the newest generation, and begun another one.
+    /// The publish has filled the newest table, and begun another one.
     Begin,
 }
 
-impl Generations {
-    /// Makes generations without a key and without a table.
-    pub(crate) fn new(plan: Plan, hasher: KeyHasher, now_ms: u64) -> Generations {
-        Generations {
+impl KeyTables {
+    /// Makes tables without a key and without slots.
+    pub(crate) fn new(plan: Plan, hasher: KeyHasher, now_ms: u64) -> KeyTables {
+        KeyTables {
             plan,
             hasher,
-            newest: Generation::without_table(Seq(0), now_ms),
-            older: VecDeque::with_capacity(GENERATIONS),
+            newest: KeyTable::without_slots(Seq(0), now_ms),
+            older: VecDeque::with_capacity(TABLES),
             spare: Vec::new(),
             unconfirmed: Vec::new(),
             begun: 0,
@@ -87,20 +87,20 @@ impl Generations {
         }
     }
 
-    /// Makes ready for keys of messages from `next` on: forgets keys that are too old, and begins a new generation if
+    /// Makes ready for keys of messages from `next` on: forgets keys that are too old, and begins a new table if
     /// the newest one is full or has lasted long enough. Does nothing when called again.
     #[inline]
     pub(crate) fn begin(&mut self, now_ms: u64, next: Seq) {
         debug_assert!(self.unconfirmed.is_empty(), "a publish is under way");
         let ends_at = |window_ms: u64| self.newest.began_ms + window_ms.div_ceil(COVERING);
         let is_young = self.plan.window_ms.is_none_or(|it| now_ms < ends_at(it));
-        let can_take = self.newest.has_table() && self.newest.can_take(next);
+        let can_take = self.newest.has_slots() && self.newest.can_take(next);
         if !is_young || self.is_full() || !can_take {
-            self.begin_generation(now_ms, next);
+            self.begin_table(now_ms, next);
         }
     }
 
-    /// Returns whether `count` keys fit the newest generation, so that they have no other key forgotten.
+    /// Returns whether `count` keys fit the newest table, so that they have no other key forgotten.
     #[inline]
     pub(crate) fn has_room_for(&self, count: u32) -> bool {
         self.newest.count() + count as usize <= self.plan.keys
@@ -111,39 +111,39 @@ impl Generations {
     }
 
     #[cold]
-    fn begin_generation(&mut self, now_ms: u64, next: Seq) {
+    fn begin_table(&mut self, now_ms: u64, next: Seq) {
         self.forget_expired(now_ms);
         let is_empty = self.newest.count() == 0;
-        let new = if is_empty && self.newest.has_table() {
+        let new = if is_empty && self.newest.has_slots() {
             None
         } else {
-            self.empty_generation(0, next, now_ms)
+            self.empty_table(0, next, now_ms)
         };
         match new {
             Some(new) if is_empty => self.newest = new,
             Some(new) => self.push(new),
-            // Without memory for one more, the newest generation goes on, and forgets its keys.
+            // Without memory for one more, the newest table goes on, and forgets its keys.
             None => self.newest.begin_anew(next, now_ms),
         }
     }
 
-    fn push(&mut self, new: Generation) {
+    fn push(&mut self, new: KeyTable) {
         let ended = std::mem::replace(&mut self.newest, new);
         self.older.push_front(Arc::new(ended));
     }
 
-    /// Returns an empty generation, which takes the table of a forgotten one if there are all tables, or if the system
-    /// refuses the memory of a further one. The newest `kept` of the older generations are not forgotten for it.
+    /// Returns an empty table, which takes the slots of a forgotten one if there are all tables, or if the system
+    /// refuses the memory of a further one. The newest `kept` of the older tables are not forgotten for it.
     /// `None`: there is no table.
-    fn empty_generation(&mut self, kept: usize, next: Seq, now_ms: u64) -> Option<Generation> {
-        if self.older.len() == GENERATIONS - 1 {
+    fn empty_table(&mut self, kept: usize, next: Seq, now_ms: u64) -> Option<KeyTable> {
+        if self.older.len() == TABLES - 1 {
             if kept == self.older.len() {
                 return None;
             }
             self.forget_oldest();
         }
         if self.spare.is_empty() {
-            let new = Generation::new(self.plan.slots, next, now_ms);
+            let new = KeyTable::new(self.plan.slots, next, now_ms);
             if new.is_some() {
                 self.is_short = false;
                 return new;
@@ -174,7 +174,7 @@ impl Generations {
         }
     }
 
-    /// Forgets the oldest generation. Its table is used again or is to be freed, unless the keeper is still writing the
+    /// Forgets the oldest table. Its slots are used again or are to be freed, unless the keeper is still writing the
     /// table to a file.
     fn forget_oldest(&mut self) {
         let oldest = self.older.pop_back();
@@ -184,7 +184,7 @@ impl Generations {
         self.lost.forget_below(self.oldest().base);
     }
 
-    fn oldest(&self) -> &Generation {
+    fn oldest(&self) -> &KeyTable {
         self.older.back().map_or(&self.newest, |it| it)
     }
 
@@ -207,18 +207,18 @@ impl Generations {
     #[inline]
     pub(crate) fn take_unneeded(&mut self) -> Vec<Vec<u128>> {
         let unneeded = self.spare.split_off(self.spare.len().min(1));
-        unneeded.into_iter().map(Generation::into_table).collect()
+        unneeded.into_iter().map(KeyTable::into_slots).collect()
     }
 
-    /// Takes the generations apart. Returns their tables, except those that the keeper is writing to a file.
+    /// Takes the tables apart. Returns their slots, except those that the keeper is writing to a file.
     pub(crate) fn into_tables(self) -> Vec<Vec<u128>> {
         let older = self.older.into_iter().map(Arc::try_unwrap);
         let unshared = older.filter_map(Result::ok);
         let all = unshared.chain(self.spare).chain([self.newest]);
-        all.map(Generation::into_table).collect()
+        all.map(KeyTable::into_slots).collect()
     }
 
-    /// Returns the seq of the message with this key, if a generation has the key and the message is not lost.
+    /// Returns the seq of the message with this key, if a table has the key and the message is not lost.
     #[inline]
     pub(crate) fn find(&self, fingerprint: Fingerprint) -> Option<Seq> {
         let older = || self.older.iter().find_map(|it| it.find(fingerprint));
@@ -226,8 +226,8 @@ impl Generations {
         found.filter(|seq| !self.lost.contains(*seq))
     }
 
-    /// Adds the key of message `seq`, which [`Generations::find`] does not find. Confirm the key, or take it back.
-    /// False: the key is not remembered, because the publish has filled all generations.
+    /// Adds the key of message `seq`, which [`KeyTables::find`] does not find. Confirm the key, or take it back.
+    /// False: the key is not remembered, because the publish has filled all tables.
     #[inline]
     pub(crate) fn insert(&mut self, now_ms: u64, fingerprint: Fingerprint, seq: Seq) -> bool {
         if self.is_full() && !self.begin_in_publish(now_ms, seq) {
@@ -248,12 +248,12 @@ impl Generations {
         inserted.is_some()
     }
 
-    /// Begins a generation in the middle of a publish. False: a generation with keys of this publish would be
+    /// Begins a table in the middle of a publish. False: a table with keys of this publish would be
     /// forgotten.
     #[cold]
     fn begin_in_publish(&mut self, now_ms: u64, next: Seq) -> bool {
         self.forget_expired(now_ms);
-        let Some(new) = self.empty_generation(self.begun, next, now_ms) else {
+        let Some(new) = self.empty_table(self.begun, next, now_ms) else {
             return false;
         };
         self.push(new);
@@ -272,7 +272,7 @@ impl Generations {
         }
     }
 
-    /// Takes the inserted keys back: their messages are not stored. A generation that was forgotten for them stays
+    /// Takes the inserted keys back: their messages are not stored. A table that was forgotten for them stays
     /// forgotten. So the log makes room before such a publish, which is not refused after that.
     pub(crate) fn take_back(&mut self) {
         while let Some(step) = self.unconfirmed.pop() {
@@ -285,11 +285,11 @@ impl Generations {
         self.begun = 0;
     }
 
-    /// Goes back to the generation before the newest one, which is empty.
+    /// Goes back to the table before the newest one, which is empty.
     fn end_newest(&mut self) {
         let before = self.older.pop_front().map(Arc::try_unwrap);
         let Some(Ok(before)) = before else {
-            unreachable!("the keeper gets no generation during a publish")
+            unreachable!("the keeper gets no table during a publish")
         };
         let empty = std::mem::replace(&mut self.newest, before);
         self.spare.push(empty);
@@ -336,27 +336,27 @@ impl Generations {
         stats.reach_ms = self.reach_ms(now_ms);
     }
 
-    /// The older generations. The newest of them comes first.
-    pub(crate) fn older(&self) -> impl DoubleEndedIterator<Item = &Arc<Generation>> {
+    /// The older tables. The newest of them comes first.
+    pub(crate) fn older(&self) -> impl DoubleEndedIterator<Item = &Arc<KeyTable>> {
         self.older.iter()
     }
 
-    /// Adds a generation of a saved state, which has `count` keys in any order. Restore the generations in their order.
-    pub(crate) fn restore_generation(
+    /// Adds a table of a saved state, which has `count` keys in any order. Restore the tables in their order.
+    pub(crate) fn restore_table(
         &mut self,
         (base, began_ms, last_key_ms): (Seq, u64, u64),
         count: usize,
         keys: impl Iterator<Item = (Fingerprint, Seq)>,
     ) {
         if count == 0 {
-            // The keys of its messages come from the log. They may have to fill the generation before.
+            // The keys of its messages come from the log. They may have to fill the table before.
             return;
         }
-        self.begin_generation(began_ms, base);
+        self.begin_table(began_ms, base);
         if count <= self.plan.keys {
             keys.for_each(|(fingerprint, seq)| self.restore_one(began_ms, fingerprint, seq));
         } else {
-            // The memory was larger. The keys go into several generations, which need them in order.
+            // The memory was larger. The keys go into several tables, which need them in order.
             let mut keys: Vec<(Fingerprint, Seq)> = keys.collect();
             keys.sort_unstable_by_key(|(_, seq)| *seq);
             for (fingerprint, seq) in keys {
@@ -369,7 +369,7 @@ impl Generations {
     fn restore_one(&mut self, at_ms: u64, fingerprint: Fingerprint, seq: Seq) {
         if self.find(fingerprint).is_none() {
             if self.is_full() {
-                self.begin_generation(at_ms, seq);
+                self.begin_table(at_ms, seq);
             }
             self.insert(at_ms, fingerprint, seq);
             self.confirm();
@@ -385,13 +385,13 @@ impl Generations {
 
     /// Asserts the invariants.
     pub(crate) fn check(&self) {
-        assert!(self.older.len() < GENERATIONS);
+        assert!(self.older.len() < TABLES);
         assert!(self.unconfirmed.is_empty(), "a publish is under way");
         let mut from = self.newest.base;
         self.newest.check();
-        for generation in &self.older {
-            assert!(generation.end <= from, "generations overlap");
-            from = generation.base;
+        for table in &self.older {
+            assert!(table.end <= from, "tables overlap");
+            from = table.base;
         }
         assert!(self.bytes() <= self.plan.memory() + self.newest.bytes() as u64);
         assert!(self.count() <= self.plan.keys());
