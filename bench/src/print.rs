@@ -102,6 +102,7 @@ fn latencies(out: &mut String, result: &RunResult) {
         out,
         "latency ms      p50      p90      p99    p99.9   p99.99      max   ({from})\n"
     );
+    let columns = |record: &HistogramRecord| record.percentiles_us().map(|(_, value)| value);
     let lateness = result.histogram(HistogramKind::Lateness);
     let mut starred = false;
     for record in &result.histograms {
@@ -122,10 +123,6 @@ fn latencies(out: &mut String, result: &RunResult) {
     if starred {
         *out += "  * a quarter or more of it may be the generator's own lateness\n";
     }
-}
-
-fn columns(record: &HistogramRecord) -> [f64; 6] {
-    record.percentiles_us().map(|(_, value)| value)
 }
 
 fn ledger(out: &mut String, result: &RunResult) {
@@ -149,21 +146,18 @@ fn ledger(out: &mut String, result: &RunResult) {
             ("redelivered", ledger.redelivered),
         ];
         counted(out, "", &received);
-        if ledger.outstanding > 0 {
-            let left = ledger.outstanding;
-            put!(
-                out,
-                "{:11}{left} were still outstanding when the run was cut short\n",
-                ""
-            );
-        }
-        if ledger.foreign > 0 {
-            let foreign = ledger.foreign;
-            put!(
-                out,
-                "{:11}{foreign} messages of somebody else, which were given back\n",
-                ""
-            );
+        let asides = [
+            (
+                ledger.outstanding,
+                "were still outstanding when the run was cut short",
+            ),
+            (
+                ledger.foreign,
+                "messages of somebody else, which were given back",
+            ),
+        ];
+        for (count, what) in asides.into_iter().filter(|(count, _)| *count > 0) {
+            put!(out, "           {count} {what}\n");
         }
         if result.loop_kind == LoopKind::None {
             *out += "           lost counts the holes: without producers nothing else is known\n";

@@ -481,7 +481,7 @@ pub struct SweepResult {
 }
 
 /// The highest rate within an objective.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FindMaxResult {
     /// The objective as written, such as `p99<5ms,lost=0`.
     pub slo: String,

@@ -9,6 +9,7 @@
 //! The FINs of one read go out in one write.
 
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wire::encode;
@@ -16,13 +17,14 @@ use wire::frame::{FrameType, Message};
 use wire::id::MessageId;
 
 use crate::generator::link::next_frame;
-use crate::random::Random;
+use crate::random::chance;
 use crate::result::HistogramKind;
 use crate::result::ledger::{ChannelLedger, Delivery};
 use crate::result::tally::Tally;
 use crate::scenario::Scenario;
 use crate::scenario::header::{Decoded, Header};
 use crate::scenario::work::Work;
+use fastrand::Rng;
 
 /// The answers of a consumer to messages.
 #[derive(Clone, Debug)]
@@ -100,7 +102,9 @@ pub enum LedgerEntry {
 pub struct Consumer {
     /// Number of the channel in its topic.
     pub channel: usize,
-    random: Random,
+    /// The answers that the consumer gives.
+    pub behaviour: Arc<Behaviour>,
+    random: Rng,
     /// The next number expected of each producer, by its place in the run.
     next_by_producer: Vec<u64>,
     /// Messages taken and not yet answered. A dropped connection gives them back.
@@ -126,10 +130,11 @@ pub struct CallContext<'a> {
 
 impl Consumer {
     /// Makes a consumer of the ledger number `channel`; `seed` determines its random choices.
-    pub fn new(channel: usize, seed: u64) -> Consumer {
+    pub fn new(channel: usize, behaviour: Arc<Behaviour>, seed: u64) -> Consumer {
         Consumer {
             channel,
-            random: Random::new(seed),
+            behaviour,
+            random: Rng::with_seed(seed),
             next_by_producer: Vec::new(),
             held: Vec::new(),
         }
@@ -137,13 +142,8 @@ impl Consumer {
 
     /// Takes the frames at the front of `input`; returns the bytes handled.
     /// Fails when the daemon sent something that ends the connection, in words.
-    pub fn frames(
-        &mut self,
-        input: &[u8],
-        behaviour: &Behaviour,
-        context: &mut CallContext<'_>,
-    ) -> Result<usize, String> {
-        let plain = behaviour.is_plain();
+    pub fn frames(&mut self, input: &[u8], context: &mut CallContext<'_>) -> Result<usize, String> {
+        let plain = self.behaviour.is_plain();
         let mut at = 0;
         // Messages of one batch have one intended time: their latencies are recorded together.
         let mut same = (0, 0);
@@ -151,7 +151,7 @@ impl Consumer {
             match kind {
                 FrameType::Message => {
                     let message = Message::parse(data).ok_or("a message frame is too short")?;
-                    let header = match self.identify(&message, behaviour, context) {
+                    let header = match self.identify(&message, context) {
                         Origin::Ours(header) => Some(header),
                         Origin::Damaged => None,
                         Origin::OtherRun => {
@@ -173,7 +173,7 @@ impl Consumer {
                         same.1 += 1;
                     }
                     match header {
-                        Some(header) if !plain => self.treat(&message, header, behaviour, context),
+                        Some(header) if !plain => self.treat(&message, header, context),
                         _ => finish(&message.id, context),
                     }
                 }
@@ -195,12 +195,8 @@ impl Consumer {
 
     /// Finds out who published this message and makes the message's entry for the ledger.
     #[inline]
-    fn identify(
-        &mut self,
-        message: &Message<'_>,
-        behaviour: &Behaviour,
-        context: &mut CallContext<'_>,
-    ) -> Origin {
+    fn identify(&mut self, message: &Message<'_>, context: &mut CallContext<'_>) -> Origin {
+        let behaviour = &self.behaviour;
         let is_ours = |header: &Header| {
             let run = behaviour.run.map(u32::from);
             run.is_none_or(|run| header.producer >> 16 == run)
@@ -244,16 +240,10 @@ impl Consumer {
 
     /// Decides what becomes of a message. Only first deliveries are given back, so that each one is
     /// finished in the end.
-    fn treat(
-        &mut self,
-        message: &Message<'_>,
-        header: Header,
-        behaviour: &Behaviour,
-        context: &mut CallContext<'_>,
-    ) {
-        let scenario = &behaviour.scenario;
+    fn treat(&mut self, message: &Message<'_>, header: Header, context: &mut CallContext<'_>) {
+        let scenario = &self.behaviour.scenario;
         let first = message.attempts <= 1;
-        let choice = if first { self.random.unit() } else { 1.0 };
+        let choice = if first { self.random.f64() } else { 1.0 };
         let requeue = choice < scenario.requeue;
         if choice < scenario.requeue + scenario.time_out {
             let entry = LedgerEntry::GivenBack(header.producer, header.number);
@@ -264,7 +254,7 @@ impl Consumer {
             }
         }
         let work_ns = scenario.work.draw_ns(&mut self.random);
-        let touch = self.random.chance(scenario.touch);
+        let touch = chance(&mut self.random, scenario.touch);
         let (in_ns, action) = match (requeue, touch) {
             (true, _) => (work_ns, Action::Requeue),
             (false, true) => (work_ns / 2, Action::Touch(work_ns - work_ns / 2)),
@@ -277,14 +267,14 @@ impl Consumer {
         };
         self.held.push((message.id, header.producer, header.number));
         if work_ns == 0 {
-            self.act(held, behaviour, context);
+            self.act(held, context);
         } else {
             context.held.push(held);
         }
     }
 
     /// Acts on a held message whose time has come.
-    pub fn act(&mut self, held: HeldMessage, behaviour: &Behaviour, context: &mut CallContext<'_>) {
+    pub fn act(&mut self, held: HeldMessage, context: &mut CallContext<'_>) {
         let Some(index) = self.held.iter().position(|(id, ..)| *id == held.id) else {
             // The message's connection was dropped in the meantime.
             return;
@@ -292,7 +282,8 @@ impl Consumer {
         match held.action {
             Action::Finish => finish(&held.id, context),
             Action::Requeue => {
-                encode::req(context.output, &held.id, behaviour.scenario.requeue_delay.0);
+                let delay = self.behaviour.scenario.requeue_delay.0;
+                encode::req(context.output, &held.id, delay);
                 context.tally.counts.requeued += 1;
             }
             Action::Touch(rest_ns) => {

@@ -89,7 +89,7 @@ impl Generator {
         let output = &mut connection.link.output;
         let handled = match &mut connection.role {
             Role::Producer(producer) => producer.answers(input, now_ns, output, &mut self.tally),
-            Role::Consumer(settings, consumer) => {
+            Role::Consumer(_, consumer) => {
                 let mut held = Vec::new();
                 let mut context = CallContext {
                     now_ns,
@@ -99,7 +99,7 @@ impl Generator {
                     entries: &mut self.entries,
                     held: &mut held,
                 };
-                let handled = consumer.frames(input, &settings.behaviour, &mut context);
+                let handled = consumer.frames(input, &mut context);
                 let entries = held.into_iter().map(|held| Reverse((held, index)));
                 self.held.extend(entries);
                 let mut ledger = self.settings.control.ledger(consumer.channel);

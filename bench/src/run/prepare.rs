@@ -13,13 +13,13 @@ use crate::generator::pace::{Curve, Pace};
 use crate::generator::producer::{Producer, PublishSettings};
 use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, Role};
 use crate::http::call;
-use crate::random::Random;
 use crate::run::depth;
 use crate::scenario::header::{Filler, HEADER_BYTES};
 use crate::scenario::size::Sizes;
 use crate::scenario::upgrades::Upgrades;
 use crate::scenario::{Client, Scenario};
 use crate::target::Target;
+use fastrand::Rng;
 
 /// Sizes drawn beforehand, to be used in turn.
 const SIZES: usize = 4096;
@@ -60,7 +60,7 @@ pub(super) fn prepare(
     }
     let upgrades = Arc::new(Upgrades::new(scenario, target.tcp)?);
     // The clock's lower bits differ from run to run.
-    let run = (Random::new(clock.now_ns()).bits() & 0xffff) as u16;
+    let run = (Rng::with_seed(clock.now_ns()).u64(..) & 0xffff) as u16;
     let made_up = || format!("nsq_bench_{run:04x}");
     let prefix = options.topic.clone().unwrap_or_else(made_up);
     let topics = names(&prefix, scenario.topics);
@@ -239,10 +239,10 @@ fn producers(target: &Target, scenario: &Scenario, topics: &[String], run: u16) 
 
 /// Makes the filler of all messages, and draws their sizes.
 fn bodies(sizes: &Sizes, seed: u64) -> (Vec<u8>, Vec<Filler>) {
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let mut filler = Vec::with_capacity(sizes.bytes_max() + 8);
     while filler.len() < sizes.bytes_max() {
-        filler.extend_from_slice(&random.bits().to_le_bytes());
+        filler.extend_from_slice(&random.u64(..).to_le_bytes());
     }
     let is_fixed = matches!(sizes, Sizes::Fixed(_));
     let draws = if is_fixed { 1 } else { SIZES };
@@ -270,10 +270,9 @@ fn consumers(topics: &[String], channels: &[String], behaviour: Behaviour) -> Ve
                         index if index < slow + stalled => Reading::Stalled,
                         _ => Reading::AtOnce,
                     },
-                    behaviour: Arc::clone(&behaviour),
                 };
                 let seed = scenario.seed.wrapping_mul(31).wrapping_add(index);
-                let consumer = Consumer::new(number, seed);
+                let consumer = Consumer::new(number, Arc::clone(&behaviour), seed);
                 consumers.push(Role::Consumer(Box::new(settings), Box::new(consumer)));
             }
         }
