@@ -308,7 +308,6 @@ impl Generator {
         }
         let now_ns = self.settings.clock.now_ns();
         let mut touched: Vec<usize> = Vec::new();
-        let mut later = Vec::new();
         let is_due = |held: &HeldMessage| held.due_ns <= now_ns;
         while let Some((held, index)) = take_due(&mut self.held, is_due) {
             let connection = &mut self.connections[index];
@@ -321,11 +320,10 @@ impl Generator {
                 output: &mut connection.link.output,
                 tally: &mut self.tally,
                 entries: &mut self.entries,
-                held: &mut later,
+                connection: index,
+                held: &mut self.held,
             };
             consumer.act(held, &mut context);
-            self.held
-                .extend(later.drain(..).map(|held| Reverse((held, index))));
             if touched.last() != Some(&index) {
                 touched.push(index);
             }

@@ -94,6 +94,15 @@ impl Scenario {
         if self.via.is_batched() { self.batch } else { 1 }
     }
 
+    /// Returns how many messages of a connection may await their answer in a closed loop.
+    pub fn window(&self) -> u64 {
+        match self.client {
+            Client::EventLoop => self.window.into(),
+            // A blocking client has one command under way.
+            Client::Blocking => self.messages_per_command().into(),
+        }
+    }
+
     /// Returns the offered load in messages per second; `None` in a closed loop, and if nothing is published.
     pub fn offered_per_s(&self) -> Option<f64> {
         self.rate.per_second().filter(|_| self.producers > 0)

@@ -8,6 +8,8 @@
 //!
 //! The FINs of one read go out in one write.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
@@ -69,19 +71,6 @@ pub enum Action {
     Touch(u64),
 }
 
-/// The publisher of a message.
-#[derive(Clone, Copy, Debug)]
-enum Origin {
-    /// This run, or any run if it publishes nothing itself.
-    Ours(Header),
-    /// This run, but the message has changed on its way.
-    Damaged,
-    /// Another run, whose messages nobody waits for any more.
-    OtherRun,
-    /// Another program.
-    Foreign,
-}
-
 /// The delay with which foreign messages are given back: most runs do not see them twice. nsqd's default for the
 /// longest delay is an hour.
 const FOREIGN_DELAY: Duration = Duration::from_secs(60);
@@ -124,8 +113,10 @@ pub struct CallContext<'a> {
     pub tally: &'a mut Tally,
     /// The buffer for entries of the ledger.
     pub entries: &'a mut Vec<LedgerEntry>,
-    /// The buffer for messages that are worked on.
-    pub held: &'a mut Vec<HeldMessage>,
+    /// The number of the consumer's connection, with which its held messages are kept.
+    pub connection: usize,
+    /// The messages that are worked on, by the time they are due.
+    pub held: &'a mut BinaryHeap<Reverse<(HeldMessage, usize)>>,
 }
 
 impl Consumer {
@@ -151,18 +142,15 @@ impl Consumer {
             match kind {
                 FrameType::Message => {
                     let message = Message::parse(data).ok_or("a message frame is too short")?;
-                    let header = match self.identify(&message, context) {
-                        Origin::Ours(header) => Some(header),
-                        Origin::Damaged => None,
-                        Origin::OtherRun => {
-                            finish(&message.id, context);
-                            continue;
-                        }
-                        Origin::Foreign => {
-                            encode::req(context.output, &message.id, FOREIGN_DELAY);
-                            continue;
-                        }
+                    let decoded = Header::decode(message.body);
+                    if self.answer_stranger(&message, decoded, context) {
+                        continue;
+                    }
+                    let header = match decoded {
+                        Decoded::Intact(header) => Some(header),
+                        Decoded::Damaged | Decoded::Foreign => None,
                     };
+                    self.enter(&message, header, context);
                     context.tally.counts.delivered += 1;
                     context.tally.last_delivery_ns = context.now_ns;
                     if let Some(header) = header.filter(|_| message.attempts <= 1) {
@@ -193,49 +181,63 @@ impl Consumer {
         Ok(at)
     }
 
-    /// Finds out who published this message and makes the message's entry for the ledger.
+    /// Answers a message that this run did not publish; false for other messages.
     #[inline]
-    fn identify(&mut self, message: &Message<'_>, context: &mut CallContext<'_>) -> Origin {
-        let behaviour = &self.behaviour;
-        let is_ours = |header: &Header| {
-            let run = behaviour.run.map(u32::from);
-            run.is_none_or(|run| header.producer >> 16 == run)
-        };
-        // A run's own topics hold its own messages only: a foreign one is altered beyond recognition.
-        let has_strangers = behaviour.run.is_none() || !behaviour.owns_topics;
-        let header = match Header::decode(message.body) {
-            Decoded::Intact(header) if is_ours(&header) => header,
-            Decoded::Intact(_) => {
-                context.tally.counts.foreign += 1;
-                return Origin::OtherRun;
+    fn answer_stranger(
+        &self,
+        message: &Message<'_>,
+        decoded: Decoded,
+        context: &mut CallContext<'_>,
+    ) -> bool {
+        let Behaviour {
+            run, owns_topics, ..
+        } = *self.behaviour;
+        match decoded {
+            // Nobody waits any more for the messages of another run.
+            Decoded::Intact(header)
+                if run.is_some_and(|run| header.producer >> 16 != u32::from(run)) =>
+            {
+                finish(&message.id, context);
             }
-            Decoded::Foreign if has_strangers => {
-                context.tally.counts.foreign += 1;
-                return Origin::Foreign;
+            // A run's own topics hold its own messages only: a foreign one is altered beyond recognition.
+            Decoded::Foreign if run.is_none() || !owns_topics => {
+                encode::req(context.output, &message.id, FOREIGN_DELAY);
             }
-            Decoded::Damaged | Decoded::Foreign => {
-                context.entries.push(LedgerEntry::Damaged);
-                return Origin::Damaged;
-            }
+            Decoded::Intact(_) | Decoded::Damaged | Decoded::Foreign => return false,
+        }
+        context.tally.counts.foreign += 1;
+        true
+    }
+
+    /// Makes a message's entry for the ledger. A message without a header has changed on its way.
+    #[inline]
+    fn enter(
+        &mut self,
+        message: &Message<'_>,
+        header: Option<Header>,
+        context: &mut CallContext<'_>,
+    ) {
+        let Some(header) = header else {
+            return context.entries.push(LedgerEntry::Damaged);
         };
         context.entries.push(LedgerEntry::Delivered(Delivery {
             producer: header.producer,
             number: header.number,
             attempts: message.attempts,
         }));
-        if message.attempts <= 1 {
-            let index = (header.producer & 0xffff) as usize;
-            if index >= self.next_by_producer.len() {
-                self.next_by_producer.resize(index + 1, 0);
-            }
-            let next = &mut self.next_by_producer[index];
-            if header.number < *next {
-                context.tally.counts.reordered += 1;
-            } else {
-                *next = header.number + 1;
-            }
+        if message.attempts > 1 {
+            return;
         }
-        Origin::Ours(header)
+        let index = (header.producer & 0xffff) as usize;
+        if index >= self.next_by_producer.len() {
+            self.next_by_producer.resize(index + 1, 0);
+        }
+        let next = &mut self.next_by_producer[index];
+        if header.number < *next {
+            context.tally.counts.reordered += 1;
+        } else {
+            *next = header.number + 1;
+        }
     }
 
     /// Decides what becomes of a message. Only first deliveries are given back, so that each one is
@@ -269,7 +271,7 @@ impl Consumer {
         if work_ns == 0 {
             self.act(held, context);
         } else {
-            context.held.push(held);
+            context.held.push(Reverse((held, context.connection)));
         }
     }
 
@@ -290,11 +292,12 @@ impl Consumer {
                 encode::touch(context.output, &held.id);
                 context.tally.counts.touched += 1;
                 if rest_ns > 0 {
-                    context.held.push(HeldMessage {
+                    let held = HeldMessage {
                         due_ns: held.due_ns + rest_ns,
                         action: Action::Finish,
                         ..held
-                    });
+                    };
+                    context.held.push(Reverse((held, context.connection)));
                     return;
                 }
                 finish(&held.id, context);

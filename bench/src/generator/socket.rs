@@ -90,18 +90,16 @@ impl Generator {
         let handled = match &mut connection.role {
             Role::Producer(producer) => producer.answers(input, now_ns, output, &mut self.tally),
             Role::Consumer(_, consumer) => {
-                let mut held = Vec::new();
                 let mut context = CallContext {
                     now_ns,
                     measured: self.grid.measured(),
                     output,
                     tally: &mut self.tally,
                     entries: &mut self.entries,
-                    held: &mut held,
+                    connection: index,
+                    held: &mut self.held,
                 };
                 let handled = consumer.frames(input, &mut context);
-                let entries = held.into_iter().map(|held| Reverse((held, index)));
-                self.held.extend(entries);
                 let mut ledger = self.settings.control.ledger(consumer.channel);
                 enter_into_ledger(&mut self.entries, &mut ledger);
                 handled

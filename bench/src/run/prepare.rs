@@ -74,7 +74,10 @@ pub(super) fn prepare(
     let consumed = if is_consumed { channels.len() } else { 0 };
     let control = Arc::new(Control::new(consumed));
     if scenario.reads_late() {
-        control.allow_redeliveries();
+        // Messages may time out on their way to a consumer that reads late.
+        for mut ledger in control.all_ledgers() {
+            ledger.allow_redeliveries();
+        }
     }
     let shared = Arc::new(scenario.clone());
     let consuming = options.threads.max(1);
@@ -205,14 +208,7 @@ fn producers(target: &Target, scenario: &Scenario, topics: &[String], run: u16) 
     let per_command = scenario.messages_per_command();
     let (filler, sizes) = bodies(&scenario.size, scenario.seed);
     let publish = Arc::new(PublishSettings {
-        via: scenario.via,
-        per_command,
-        defer_ms: scenario.defer.as_millis(),
-        window: rate.is_none().then_some(match scenario.client {
-            Client::EventLoop => scenario.window.into(),
-            // A blocking client has one command under way.
-            Client::Blocking => per_command.into(),
-        }),
+        scenario: scenario.clone(),
         topics: topics.to_vec(),
         host: target.http.map(|http| http.to_string()).unwrap_or_default(),
         filler,

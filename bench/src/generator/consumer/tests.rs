@@ -36,7 +36,7 @@ struct Bench {
     output: Vec<u8>,
     tally: Tally,
     entries: Vec<LedgerEntry>,
-    held: Vec<HeldMessage>,
+    held: BinaryHeap<Reverse<(HeldMessage, usize)>>,
 }
 
 impl Bench {
@@ -46,7 +46,7 @@ impl Bench {
             output: Vec::new(),
             tally: Tally::default(),
             entries: Vec::new(),
-            held: Vec::new(),
+            held: BinaryHeap::new(),
         }
     }
 
@@ -57,6 +57,7 @@ impl Bench {
             output: &mut self.output,
             tally: &mut self.tally,
             entries: &mut self.entries,
+            connection: 0,
             held: &mut self.held,
         };
         (&mut self.consumer, context)
@@ -68,7 +69,7 @@ impl Bench {
     }
 
     fn act_on_all(&mut self) {
-        while let Some(held) = self.held.pop() {
+        while let Some(Reverse((held, 0))) = self.held.pop() {
             let (consumer, mut context) = self.parts(held.due_ns);
             consumer.act(held, &mut context);
         }
