@@ -163,13 +163,13 @@ fn ledger(out: &mut String, result: &RunResult) {
             *out += "           lost counts the holes: without producers nothing else is known\n";
         }
     }
-    let totals = &result.totals;
+    let answers = &result.totals.answers;
     let asides = [
-        ("requeued", totals.requeued),
-        ("touched", totals.touched),
-        ("left to time out", totals.left_to_time_out),
-        ("reconnected", totals.reconnected),
-        ("error answers", totals.error_answers),
+        ("requeued", answers.requeued),
+        ("touched", answers.touched),
+        ("left to time out", answers.left_to_time_out),
+        ("reconnected", answers.reconnected),
+        ("error answers", answers.error_answers),
     ];
     let asides: Vec<_> = asides.into_iter().filter(|(_, count)| *count > 0).collect();
     if !asides.is_empty() {

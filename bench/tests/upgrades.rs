@@ -105,10 +105,7 @@ fn a_client_shows_its_certificate() {
     let certificates = Certificates::new();
     let sink = || certificates.sink(Some(&certificates.path("ca.pem")));
     let tls = format!("tls = true\ntls-ca = '{}'\n", certificates.text("ca.pem"));
-    let (cert, key) = (
-        certificates.text("client.pem"),
-        certificates.text("client-key.pem"),
-    );
+    let [cert, key] = ["client.pem", "client-key.pem"].map(|name| certificates.text(name));
     let shown = format!("{tls}tls-cert = '{cert}'\ntls-key = '{key}'\nsnappy = true");
     check_exact(sink(), &shown, 2000);
     let sink = sink();
@@ -196,10 +193,7 @@ impl Drop for Running {
 #[test]
 fn the_programs_find_each_other() {
     let certificates = Certificates::new();
-    let (cert, key) = (
-        certificates.text("server.pem"),
-        certificates.text("server-key.pem"),
-    );
+    let [cert, key] = ["server.pem", "server-key.pem"].map(|name| certificates.text(name));
     let args = ["sink", "--address", "127.0.0.1:0", "--mode", "echo"];
     let mut sink = program(&args);
     sink.args(["--tls-cert", &cert, "--tls-key", &key]);

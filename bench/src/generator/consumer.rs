@@ -169,7 +169,7 @@ impl Consumer {
                 FrameType::Response => {}
                 FrameType::Error => {
                     let text = String::from_utf8_lossy(data);
-                    context.tally.counts.error_answers += 1;
+                    context.tally.counts.answers.error_answers += 1;
                     let goes_on = ["E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"];
                     if !goes_on.iter().any(|code| text.starts_with(code)) {
                         return Err(format!("the daemon refused a consumer: {text}"));
@@ -251,7 +251,7 @@ impl Consumer {
             let entry = LedgerEntry::GivenBack(header.producer, header.number);
             context.entries.push(entry);
             if !requeue {
-                context.tally.counts.left_to_time_out += 1;
+                context.tally.counts.answers.left_to_time_out += 1;
                 return;
             }
         }
@@ -286,11 +286,11 @@ impl Consumer {
             Action::Requeue => {
                 let delay = self.behaviour.scenario.requeue_delay.0;
                 encode::req(context.output, &held.id, delay);
-                context.tally.counts.requeued += 1;
+                context.tally.counts.answers.requeued += 1;
             }
             Action::Touch(rest_ns) => {
                 encode::touch(context.output, &held.id);
-                context.tally.counts.touched += 1;
+                context.tally.counts.answers.touched += 1;
                 if rest_ns > 0 {
                     let held = HeldMessage {
                         due_ns: held.due_ns + rest_ns,
@@ -322,7 +322,7 @@ fn finish(id: &MessageId, context: &mut CallContext<'_>) {
     let mut line = *b"FIN 0123456789abcdef\n";
     line[4..20].copy_from_slice(id.as_bytes());
     context.output.extend_from_slice(&line);
-    context.tally.counts.finished += 1;
+    context.tally.counts.answers.finished += 1;
 }
 
 #[inline]

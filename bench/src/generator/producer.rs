@@ -285,7 +285,7 @@ impl Producer {
         let count = u64::from(command.count);
         self.outstanding_messages -= count;
         if !ok {
-            tally.counts.error_answers += 1;
+            tally.counts.answers.error_answers += 1;
             let refused = command.first..command.first + count;
             self.record.refused.push(refused);
             // nsqd closes the connection after these; what was behind them stays unconfirmed.

@@ -94,7 +94,7 @@ impl Generator {
     }
 
     pub(super) fn reconnect(&mut self, index: usize) -> Result<(), String> {
-        self.tally.counts.reconnected += 1;
+        self.tally.counts.answers.reconnected += 1;
         let connection = &mut self.connections[index];
         if let Role::Consumer(_, consumer) = &mut connection.role {
             consumer.dropped(&mut self.settings.control.ledger(consumer.channel));

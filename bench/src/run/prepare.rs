@@ -45,19 +45,7 @@ pub(super) fn prepare(
 ) -> Result<Prepared, String> {
     let connections = u64::from(scenario.producers) + scenario.consumer_connections();
     allow_descriptors(connections)?;
-    if let Some(most) = target.rdy_max
-        && scenario.consumers > 0
-        && u64::from(scenario.rdy) > most
-    {
-        return Err(format!(
-            "RDY {} is more than the daemon allows ({most}); give --rdy, or the daemon --max-rdy-count",
-            scenario.rdy
-        ));
-    }
-    let http = target.http;
-    if scenario.via.is_http() && scenario.producers > 0 && http.is_none() {
-        return Err("publishing over HTTP needs --http-address".into());
-    }
+    check(target, scenario)?;
     let upgrades = Arc::new(Upgrades::new(scenario, target.tcp)?);
     // The clock's lower bits differ from run to run.
     let run = (Rng::with_seed(clock.now_ns()).u64(..) & 0xffff) as u16;
@@ -81,19 +69,14 @@ pub(super) fn prepare(
     }
     let shared = Arc::new(scenario.clone());
     let consuming = options.threads.max(1);
-    let threads = match scenario.client {
-        Client::EventLoop => consuming,
-        // Consumers have threads of their own.
-        Client::Blocking if scenario.consumers > 0 => scenario.producers as usize + consuming,
-        Client::Blocking => scenario.producers.max(1) as usize,
-    };
+    let threads = threads(scenario, consuming);
     let mut generators: Vec<GeneratorSettings> = (0..threads)
         .map(|generator| GeneratorSettings {
             generator,
             core: (!options.cores.is_empty())
                 .then(|| options.cores[generator % options.cores.len()]),
             tcp: target.tcp,
-            http,
+            http: target.http,
             upgrades: Arc::clone(&upgrades),
             clock,
             control: Arc::clone(&control),
@@ -126,6 +109,32 @@ pub(super) fn prepare(
         generators,
         connections: usize::try_from(connections).unwrap_or(usize::MAX),
     })
+}
+
+/// Refuses a scenario that the daemon cannot serve.
+fn check(target: &Target, scenario: &Scenario) -> Result<(), String> {
+    if let Some(most) = target.rdy_max
+        && scenario.consumers > 0
+        && u64::from(scenario.rdy) > most
+    {
+        return Err(format!(
+            "RDY {} is more than the daemon allows ({most}); give --rdy, or the daemon --max-rdy-count",
+            scenario.rdy
+        ));
+    }
+    if scenario.via.is_http() && scenario.producers > 0 && target.http.is_none() {
+        return Err("publishing over HTTP needs --http-address".into());
+    }
+    Ok(())
+}
+
+/// Returns the number of generator threads. Consumers have `consuming` of them, of their own if clients block.
+fn threads(scenario: &Scenario, consuming: usize) -> usize {
+    match scenario.client {
+        Client::EventLoop => consuming,
+        Client::Blocking if scenario.consumers > 0 => scenario.producers as usize + consuming,
+        Client::Blocking => scenario.producers.max(1) as usize,
+    }
 }
 
 /// Refuses the topics that `options` names if the daemon has messages in them: they are those of an application, or of

@@ -138,7 +138,10 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
             delivered_per_s: behaviour.rate,
             message_bytes_mean: 200.0,
             acknowledged_bytes_per_s: behaviour.rate * 200.0,
-            finished: count,
+            answers: Answers {
+                finished: count,
+                ..Answers::default()
+            },
             ..Totals::default()
         },
         ledger: Ledger {

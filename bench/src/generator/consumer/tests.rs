@@ -110,7 +110,7 @@ fn order_damage_and_strangers_are_noticed() {
     assert_eq!(bench.tally.counts.reordered, 1);
     assert_eq!(bench.tally.of(HistogramKind::Delivery).measured.len(), 2);
     assert_eq!(bench.entries[3], LedgerEntry::Damaged);
-    assert_eq!(bench.tally.counts.finished, 4);
+    assert_eq!(bench.tally.counts.answers.finished, 4);
     bench.consumer.behaviour = Arc::new(Behaviour {
         run: Some(RUN + 1),
         ..behaviour()
@@ -119,7 +119,7 @@ fn order_damage_and_strangers_are_noticed() {
     bench.frames(&message(1, 1)).unwrap();
     assert_eq!((bench.tally.counts.foreign, bench.entries.len()), (1, 0));
     // Nobody waits for the messages of an earlier run: they would only come again and again.
-    assert_eq!(bench.tally.counts.finished, 5);
+    assert_eq!(bench.tally.counts.answers.finished, 5);
 }
 
 /// A message of an application was finished, and counted as one of ours that was corrupted.
@@ -140,7 +140,7 @@ fn messages_of_others_are_given_back() {
         assert_eq!(bench.text(), format!("REQ {id} 60000\n"));
         let counts = bench.tally.counts;
         assert_eq!(
-            (counts.foreign, counts.delivered, counts.finished),
+            (counts.foreign, counts.delivered, counts.answers.finished),
             (1, 0, 0)
         );
         assert!(bench.entries.is_empty());
@@ -149,7 +149,7 @@ fn messages_of_others_are_given_back() {
     let mut bench = Bench::new(behaviour());
     bench.frames(&order).unwrap();
     assert_eq!(bench.entries, [LedgerEntry::Damaged]);
-    assert_eq!(bench.tally.counts.finished, 1);
+    assert_eq!(bench.tally.counts.answers.finished, 1);
 }
 
 /// A consumer whose clock is behind reported a latency of 0.
@@ -171,7 +171,7 @@ fn work_ends_in_fin_req_touch_or_nothing() {
         let mut bench = Bench::new(behaviour);
         bench.frames(&message(0, 1)).unwrap();
         bench.act_on_all();
-        let c = bench.tally.counts;
+        let c = bench.tally.counts.answers;
         assert_eq!(
             [c.finished, c.requeued, c.touched, c.left_to_time_out],
             counts
@@ -181,7 +181,7 @@ fn work_ends_in_fin_req_touch_or_nothing() {
         // The second delivery is finished in any case.
         bench.frames(&message(0, 2)).unwrap();
         bench.act_on_all();
-        assert_eq!(bench.tally.counts.finished, counts[0] + 1);
+        assert_eq!(bench.tally.counts.answers.finished, counts[0] + 1);
     };
     check(
         |b| b.scenario.work = Work::Fixed(crate::scenario::span::Span::from_millis(1)),
@@ -218,7 +218,7 @@ fn errors_end_the_connection_unless_they_are_about_a_message() {
         &wire::error::WireError::fin_failed(&id, "ID not in flight"),
     );
     assert_eq!(bench.frames(&input), Ok(input.len()));
-    assert_eq!(bench.tally.counts.error_answers, 1);
+    assert_eq!(bench.tally.counts.answers.error_answers, 1);
     input.clear();
     wire::encode::error(&mut input, &wire::error::WireError::invalid("no"));
     assert!(bench.frames(&input).is_err());
