@@ -30,10 +30,10 @@ use std::sync::mpsc::{Receiver, Sender};
 use rustix::event::epoll;
 
 use crate::clock::Clock;
-use crate::generator::consumer::{CallContext, HeldMessage, LedgerEntry};
+use crate::generator::consumer::{CallContext, HeldMessage};
 use crate::generator::control::Control;
 use crate::result::grid::Grid;
-use crate::result::ledger::ProducerRecord;
+use crate::result::ledger::{LedgerEntry, ProducerRecord};
 use crate::result::tally::Tally;
 use crate::scenario::Scenario;
 use crate::scenario::upgrades::Upgrades;

@@ -10,12 +10,8 @@ use crate::scenario::unit::number;
 pub fn run(result: &RunResult) -> String {
     let mut out = String::new();
     let daemon = &result.daemon;
-    let (kind, version) = (&daemon.kind, &daemon.version);
-    put!(
-        out,
-        "daemon     {kind} {version} at {}\n",
-        daemon.tcp_address
-    );
+    let (kind, version, address) = (&daemon.kind, &daemon.version, &daemon.tcp_address);
+    put!(out, "daemon     {kind} {version} at {address}\n");
     put!(out, "scenario   {}\n", result.scenario.summary());
     if result.ended != Ended::Complete {
         let Judgement { head, text, .. } = judgement::ended(&result.ended);

@@ -175,12 +175,8 @@ fn a_comparison_takes_turns_and_judges() {
         (result.a.runs.len(), result.b.runs.len(), result.rounds),
         (2, 2, 2)
     );
-    assert!(
-        result
-            .ratios
-            .iter()
-            .any(|ratio| ratio.metric == "rss_max_bytes")
-    );
+    let mut metrics = result.ratios.iter().map(|ratio| &ratio.metric[..]);
+    assert!(metrics.any(|metric| metric == "rss_max_bytes"));
     assert!(said.contains("two / one"), "{said}");
     // No ratio of two runs is this small.
     let (code, result, said) = compare("rss_max_bytes<=0.0001");

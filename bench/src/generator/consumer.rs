@@ -21,7 +21,7 @@ use wire::id::MessageId;
 use crate::generator::link::next_frame;
 use crate::random::chance;
 use crate::result::HistogramKind;
-use crate::result::ledger::{ChannelLedger, Delivery};
+use crate::result::ledger::{ChannelLedger, Delivery, LedgerEntry};
 use crate::result::tally::Tally;
 use crate::scenario::Scenario;
 use crate::scenario::header::{Decoded, Header};
@@ -74,17 +74,6 @@ pub enum Action {
 /// The delay with which foreign messages are given back: most runs do not see them twice. nsqd's default for the
 /// longest delay is an hour.
 const FOREIGN_DELAY: Duration = Duration::from_secs(60);
-
-/// An entry of a consumer in its channel's ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LedgerEntry {
-    /// A message that arrived intact.
-    Delivered(Delivery),
-    /// A message that will be given back or left to time out: its producer and its number.
-    GivenBack(u32, u64),
-    /// A message whose checksum does not fit.
-    Damaged,
-}
 
 /// A consumer's state.
 #[derive(Debug)]
@@ -150,10 +139,17 @@ impl Consumer {
                         Decoded::Intact(header) => Some(header),
                         Decoded::Damaged | Decoded::Foreign => None,
                     };
-                    self.enter(&message, header, context);
+                    let entry = header.map(|header| Delivery {
+                        producer: header.producer,
+                        number: header.number,
+                        attempts: message.attempts,
+                    });
+                    let entry = entry.map_or(LedgerEntry::Damaged, LedgerEntry::Delivered);
+                    context.entries.push(entry);
                     context.tally.counts.delivered += 1;
                     context.tally.last_delivery_ns = context.now_ns;
                     if let Some(header) = header.filter(|_| message.attempts <= 1) {
+                        self.note_order(header, context);
                         if same.0 != header.intended_ns {
                             record(same, context);
                             same = (header.intended_ns, 0);
@@ -209,25 +205,9 @@ impl Consumer {
         true
     }
 
-    /// Makes a message's entry for the ledger. A message without a header has changed on its way.
+    /// Notes whether the first delivery of a message comes behind a later message of its producer.
     #[inline]
-    fn enter(
-        &mut self,
-        message: &Message<'_>,
-        header: Option<Header>,
-        context: &mut CallContext<'_>,
-    ) {
-        let Some(header) = header else {
-            return context.entries.push(LedgerEntry::Damaged);
-        };
-        context.entries.push(LedgerEntry::Delivered(Delivery {
-            producer: header.producer,
-            number: header.number,
-            attempts: message.attempts,
-        }));
-        if message.attempts > 1 {
-            return;
-        }
+    fn note_order(&mut self, header: Header, context: &mut CallContext<'_>) {
         let index = (header.producer & 0xffff) as usize;
         if index >= self.next_by_producer.len() {
             self.next_by_producer.resize(index + 1, 0);
@@ -309,7 +289,7 @@ impl Consumer {
     /// Gives back the held messages, because the connection was dropped. The order of numbers starts anew.
     pub fn dropped(&mut self, ledger: &mut ChannelLedger) {
         for (_, producer, number) in self.held.drain(..) {
-            ledger.give_back(producer, number);
+            ledger.enter(LedgerEntry::GivenBack(producer, number));
         }
         ledger.allow_redeliveries();
         self.next_by_producer.clear();
@@ -339,17 +319,6 @@ fn record((intended_ns, count): (u64, u64), context: &mut CallContext<'_>) {
     let latency_ns = context.now_ns.saturating_sub(intended_ns);
     let delivery = context.tally.of(HistogramKind::Delivery);
     delivery.record(measured, latency_ns, count);
-}
-
-/// Moves the entries of a consumer into its channel's ledger.
-pub fn enter_into_ledger(entries: &mut Vec<LedgerEntry>, ledger: &mut ChannelLedger) {
-    for entry in entries.drain(..) {
-        match entry {
-            LedgerEntry::Delivered(delivery) => ledger.deliver(delivery),
-            LedgerEntry::GivenBack(producer, number) => ledger.give_back(producer, number),
-            LedgerEntry::Damaged => ledger.damaged(),
-        }
-    }
 }
 
 #[cfg(test)]

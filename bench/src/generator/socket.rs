@@ -10,7 +10,7 @@ use rustix::event::{Timespec, epoll};
 
 use super::connection::{Role, Stage};
 use super::{Generator, READ_BYTES, ROUNDS_MAX};
-use crate::generator::consumer::{CallContext, enter_into_ledger};
+use crate::generator::consumer::CallContext;
 use crate::generator::producer::Wait;
 
 impl Generator {
@@ -101,7 +101,7 @@ impl Generator {
                 };
                 let handled = consumer.frames(input, &mut context);
                 let mut ledger = self.settings.control.ledger(consumer.channel);
-                enter_into_ledger(&mut self.entries, &mut ledger);
+                self.entries.drain(..).for_each(|entry| ledger.enter(entry));
                 handled
             }
         };

@@ -142,7 +142,6 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
                 finished: count,
                 ..Answers::default()
             },
-            ..Totals::default()
         },
         ledger: Ledger {
             sent: count,

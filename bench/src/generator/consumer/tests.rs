@@ -200,7 +200,10 @@ fn a_dropped_connection_gives_back_what_it_held() {
     let mut bench = Bench::new(behaviour);
     bench.frames(&message(0, 1)).unwrap();
     let mut ledger = ChannelLedger::default();
-    enter_into_ledger(&mut bench.entries, &mut ledger);
+    bench
+        .entries
+        .drain(..)
+        .for_each(|entry| ledger.enter(entry));
     bench.consumer.dropped(&mut ledger);
     assert_eq!(ledger.awaited(), 1);
     // Its work may end afterwards: nothing is said on the new connection.

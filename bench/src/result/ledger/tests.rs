@@ -70,7 +70,7 @@ fn a_damaged_message_stands_for_one_that_is_missing() {
     for number in 0..98 {
         channel.deliver(delivery(number, 1));
     }
-    channel.damaged();
+    channel.enter(LedgerEntry::Damaged);
     let ledger = final_ledger(&[record(100)], &[&channel]);
     assert_eq!((ledger.corrupted, ledger.lost), (1, 1));
     assert_eq!(channel.arrived(), 99);
@@ -80,7 +80,7 @@ fn a_damaged_message_stands_for_one_that_is_missing() {
 fn what_was_given_back_may_come_again_once() {
     let mut channel = ChannelLedger::default();
     channel.deliver(delivery(0, 1));
-    channel.give_back(7, 0);
+    channel.enter(LedgerEntry::GivenBack(7, 0));
     assert_eq!(channel.awaited(), 1);
     channel.deliver(delivery(0, 2));
     assert_eq!(channel.awaited(), 0);
