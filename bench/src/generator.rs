@@ -30,16 +30,16 @@ use std::sync::mpsc::{Receiver, Sender};
 use rustix::event::epoll;
 
 use crate::clock::Clock;
-use crate::generator::consumer::{CallContext, HeldMessage, LedgerEntry};
+use crate::generator::consumer::{CallContext, HeldMessage};
 use crate::generator::control::Control;
-use crate::random::Random;
 use crate::result::grid::Grid;
-use crate::result::ledger::ProducerRecord;
+use crate::result::ledger::{LedgerEntry, ProducerRecord};
 use crate::result::tally::Tally;
 use crate::scenario::Scenario;
 use crate::scenario::upgrades::Upgrades;
 use connection::Connection;
 pub use connection::{ConsumerSettings, Reading, Role, identify_json};
+use fastrand::Rng;
 
 /// Bytes of one read. Large enough that FINs are gathered, small enough to stay in the cache.
 const READ_BYTES: usize = 128 * 1024;
@@ -144,7 +144,7 @@ struct Generator {
     slow: Vec<usize>,
     /// The buffer for what epoll finds.
     events: Vec<epoll::Event>,
-    random: Random,
+    random: Rng,
     next_storm_ns: u64,
     seen: Seen,
     /// Connections that are being set up.
@@ -196,7 +196,7 @@ impl Generator {
         // The kernel may delay a timer by the slack: the default of 50 us would all be lateness.
         rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(1))?;
         Ok(Generator {
-            random: Random::new(settings.seed),
+            random: Rng::with_seed(settings.seed),
             settings,
             epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?,
             connections: Vec::new(),
@@ -308,11 +308,10 @@ impl Generator {
         }
         let now_ns = self.settings.clock.now_ns();
         let mut touched: Vec<usize> = Vec::new();
-        let mut later = Vec::new();
         let is_due = |held: &HeldMessage| held.due_ns <= now_ns;
         while let Some((held, index)) = take_due(&mut self.held, is_due) {
             let connection = &mut self.connections[index];
-            let Role::Consumer(settings, consumer) = &mut connection.role else {
+            let Role::Consumer(_, consumer) = &mut connection.role else {
                 continue;
             };
             let mut context = CallContext {
@@ -321,11 +320,10 @@ impl Generator {
                 output: &mut connection.link.output,
                 tally: &mut self.tally,
                 entries: &mut self.entries,
-                held: &mut later,
+                connection: index,
+                held: &mut self.held,
             };
-            consumer.act(held, &settings.behaviour, &mut context);
-            self.held
-                .extend(later.drain(..).map(|held| Reverse((held, index))));
+            consumer.act(held, &mut context);
             if touched.last() != Some(&index) {
                 touched.push(index);
             }

@@ -10,12 +10,8 @@ use crate::scenario::unit::number;
 pub fn run(result: &RunResult) -> String {
     let mut out = String::new();
     let daemon = &result.daemon;
-    let (kind, version) = (&daemon.kind, &daemon.version);
-    put!(
-        out,
-        "daemon     {kind} {version} at {}\n",
-        daemon.tcp_address
-    );
+    let (kind, version, address) = (&daemon.kind, &daemon.version, &daemon.tcp_address);
+    put!(out, "daemon     {kind} {version} at {address}\n");
     put!(out, "scenario   {}\n", result.scenario.summary());
     if result.ended != Ended::Complete {
         let Judgement { head, text, .. } = judgement::ended(&result.ended);
@@ -102,6 +98,7 @@ fn latencies(out: &mut String, result: &RunResult) {
         out,
         "latency ms      p50      p90      p99    p99.9   p99.99      max   ({from})\n"
     );
+    let columns = |record: &HistogramRecord| record.percentiles_us().map(|(_, value)| value);
     let lateness = result.histogram(HistogramKind::Lateness);
     let mut starred = false;
     for record in &result.histograms {
@@ -122,10 +119,6 @@ fn latencies(out: &mut String, result: &RunResult) {
     if starred {
         *out += "  * a quarter or more of it may be the generator's own lateness\n";
     }
-}
-
-fn columns(record: &HistogramRecord) -> [f64; 6] {
-    record.percentiles_us().map(|(_, value)| value)
 }
 
 fn ledger(out: &mut String, result: &RunResult) {
@@ -149,33 +142,30 @@ fn ledger(out: &mut String, result: &RunResult) {
             ("redelivered", ledger.redelivered),
         ];
         counted(out, "", &received);
-        if ledger.outstanding > 0 {
-            let left = ledger.outstanding;
-            put!(
-                out,
-                "{:11}{left} were still outstanding when the run was cut short\n",
-                ""
-            );
-        }
-        if ledger.foreign > 0 {
-            let foreign = ledger.foreign;
-            put!(
-                out,
-                "{:11}{foreign} messages of somebody else, which were given back\n",
-                ""
-            );
+        let asides = [
+            (
+                ledger.outstanding,
+                "were still outstanding when the run was cut short",
+            ),
+            (
+                ledger.foreign,
+                "messages of somebody else, which were given back",
+            ),
+        ];
+        for (count, what) in asides.into_iter().filter(|(count, _)| *count > 0) {
+            put!(out, "           {count} {what}\n");
         }
         if result.loop_kind == LoopKind::None {
             *out += "           lost counts the holes: without producers nothing else is known\n";
         }
     }
-    let totals = &result.totals;
+    let answers = &result.totals.answers;
     let asides = [
-        ("requeued", totals.requeued),
-        ("touched", totals.touched),
-        ("left to time out", totals.left_to_time_out),
-        ("reconnected", totals.reconnected),
-        ("error answers", totals.error_answers),
+        ("requeued", answers.requeued),
+        ("touched", answers.touched),
+        ("left to time out", answers.left_to_time_out),
+        ("reconnected", answers.reconnected),
+        ("error answers", answers.error_answers),
     ];
     let asides: Vec<_> = asides.into_iter().filter(|(_, count)| *count > 0).collect();
     if !asides.is_empty() {

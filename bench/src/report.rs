@@ -13,8 +13,8 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::clock::Clock;
-use crate::random::Random;
 use crate::result::SavedResult;
+use fastrand::Rng;
 use view::PageData;
 
 const STYLE: &str = include_str!("report/style.css");
@@ -58,7 +58,7 @@ pub fn run(args: &Args) -> Result<(), String> {
 fn render(data: &PageData) -> String {
     // The policy makes the browser itself refuse what is not in this file, and each script that does
     // not know this page's number.
-    let nonce = Random::new(Clock::start().now_ns()).bits();
+    let nonce = Rng::with_seed(Clock::start().now_ns()).u64(..);
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n\
          <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \

@@ -174,8 +174,8 @@ pub enum Ended {
     },
 }
 
-/// Counts and rates. Rates count what happened in `measured_s`, without warm-up and drain. From `finished` on, the counts
-/// are those of the whole run.
+/// Counts and rates. Rates count what happened in `measured_s`, without warm-up and drain; `answers` are
+/// those of the whole run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Totals {
     /// The measured time, in seconds.
@@ -195,6 +195,14 @@ pub struct Totals {
     pub message_bytes_mean: f64,
     /// Bytes of bodies acknowledged per second: the rate of messages times their mean size.
     pub acknowledged_bytes_per_s: f64,
+    /// The answers of consumers, and what went on beside them.
+    #[serde(flatten)]
+    pub answers: Answers,
+}
+
+/// Counts of the whole run that are saved as they were counted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answers {
     /// Messages answered with FIN.
     pub finished: u64,
     /// Messages answered with REQ.
@@ -481,7 +489,7 @@ pub struct SweepResult {
 }
 
 /// The highest rate within an objective.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct FindMaxResult {
     /// The objective as written, such as `p99<5ms,lost=0`.
     pub slo: String,

@@ -162,9 +162,14 @@ struct Recording {
     published_usage: Option<Usage>,
     /// The time at which consumers began, if after publishing, and the daemon's usage then.
     consumed_from: Option<(u64, Option<Usage>)>,
+    /// The time at which the user stopped the run.
+    interrupted_ns: Option<u64>,
+    /// The wait at the end, once everything is published.
+    drain: Option<Drain>,
 }
 
 /// The wait for what is outstanding when everything is published.
+#[derive(Default)]
 struct Drain {
     since_ns: u64,
     /// The time of the last arrival, or of the start of the wait.
@@ -265,12 +270,11 @@ impl Conductor<'_> {
             publish_end_ns: grid.publish_end,
             published_usage: None,
             consumed_from: None,
+            interrupted_ns: None,
+            drain: None,
         };
         let mut progress = Progress::new(self.options.progress, self.scenario, grid);
-        let producers = self.scenario.producers as usize;
         let mut next_ns = grid.start;
-        let mut drain: Option<Drain> = None;
-        let mut interrupted_ns: Option<u64> = None;
         recording.ended = loop {
             let now_ns = self.clock.now_ns();
             while now_ns >= next_ns {
@@ -284,51 +288,21 @@ impl Conductor<'_> {
             if let Some(reason) = self.failure.take() {
                 break Ended::Failed { reason };
             }
-            if Control::is_set(&self.options.stop) && interrupted_ns.is_none() {
+            if Control::is_set(&self.options.stop) && recording.interrupted_ns.is_none() {
                 // Publishing ends; messages under way may still arrive.
-                interrupted_ns = Some(now_ns);
+                recording.interrupted_ns = Some(now_ns);
                 recording.publish_end_ns = now_ns.min(grid.publish_end);
                 Control::set(&self.control.end_publishing);
             }
-            if interrupted_ns.is_some_and(|at| now_ns > at + INTERRUPTED_NS_MAX) {
+            let is_long_ago = |at: u64| now_ns > at + INTERRUPTED_NS_MAX;
+            if recording.interrupted_ns.is_some_and(is_long_ago) {
                 break Ended::Interrupted;
             }
-            let ends_at = interrupted_ns.unwrap_or(grid.publish_end);
-            let done = self.control.producers_done.load(Ordering::Acquire) == producers
-                && (producers > 0 || now_ns >= ends_at);
-            let Some(drain) = &mut drain else {
-                if done {
-                    drain = Some(Drain {
-                        since_ns: now_ns,
-                        progress_ns: now_ns,
-                        arrived: 0,
-                        looks_from: depths.looks.len(),
-                        drained_ns: None,
-                    });
-                    Control::set(&self.control.published);
-                    recording.published_usage = self.usage();
-                } else if now_ns > ends_at + self.scenario.drain.as_ns() {
-                    break Ended::NotDrained;
-                }
-                continue;
-            };
-            if self.scenario.consumers == 0 || producers == 0 {
-                break Ended::Complete;
-            }
-            if self.scenario.consume == Consume::AfterPublish && recording.consumed_from.is_none() {
-                let interrupted = interrupted_ns.is_some();
-                if !interrupted && now_ns < drain.since_ns + self.scenario.pause.as_ns() {
-                    drain.progress_ns = now_ns;
-                    continue;
-                }
-                recording.consumed_from = Some((now_ns, self.usage()));
-                Control::set(&self.control.consume);
-            }
-            if let Some(ended) = self.drained(drain, depths, now_ns) {
+            if let Some(ended) = self.proceed(&mut recording, depths, now_ns, grid.publish_end) {
                 break ended;
             }
         };
-        if interrupted_ns.is_some() && recording.ended == Ended::Complete {
+        if recording.interrupted_ns.is_some() && recording.ended == Ended::Complete {
             recording.ended = Ended::Interrupted;
         }
         recording.ended_ns = self.clock.now_ns();
@@ -336,6 +310,50 @@ impl Conductor<'_> {
         recording.series.samples.insert(recording.ended_ns, last);
         progress.end();
         recording
+    }
+
+    /// Goes on to the drain when all is published, and to consuming when that comes after publishing. Returns how the run
+    /// ends, if it ends now.
+    fn proceed(
+        &self,
+        recording: &mut Recording,
+        depths: &DepthSampler,
+        now_ns: u64,
+        publish_end_ns: u64,
+    ) -> Option<Ended> {
+        let (scenario, control) = (self.scenario, &self.control);
+        let ends_at = recording.interrupted_ns.unwrap_or(publish_end_ns);
+        let producers = scenario.producers as usize;
+        let done = control.producers_done.load(Ordering::Acquire) == producers
+            && (producers > 0 || now_ns >= ends_at);
+        let Some(drain) = &mut recording.drain else {
+            if done {
+                recording.drain = Some(Drain {
+                    since_ns: now_ns,
+                    progress_ns: now_ns,
+                    looks_from: depths.looks.len(),
+                    ..Drain::default()
+                });
+                Control::set(&control.published);
+                recording.published_usage = self.usage();
+                return None;
+            }
+            return (now_ns > ends_at + scenario.drain.as_ns()).then_some(Ended::NotDrained);
+        };
+        if scenario.consumers == 0 || producers == 0 {
+            return Some(Ended::Complete);
+        }
+        if scenario.consume == Consume::AfterPublish && recording.consumed_from.is_none() {
+            if recording.interrupted_ns.is_none()
+                && now_ns < drain.since_ns + scenario.pause.as_ns()
+            {
+                drain.progress_ns = now_ns;
+                return None;
+            }
+            recording.consumed_from = Some((now_ns, self.usage()));
+            Control::set(&control.consume);
+        }
+        self.drained(drain, depths, now_ns)
     }
 
     /// Returns how the run ends, when nothing is outstanding, or nothing outstanding is likely to come.

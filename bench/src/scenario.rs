@@ -94,6 +94,15 @@ impl Scenario {
         if self.via.is_batched() { self.batch } else { 1 }
     }
 
+    /// Returns how many messages of a connection may await their answer in a closed loop.
+    pub fn window(&self) -> u64 {
+        match self.client {
+            Client::EventLoop => self.window.into(),
+            // A blocking client has one command under way.
+            Client::Blocking => self.messages_per_command().into(),
+        }
+    }
+
     /// Returns the offered load in messages per second; `None` in a closed loop, and if nothing is published.
     pub fn offered_per_s(&self) -> Option<f64> {
         self.rate.per_second().filter(|_| self.producers > 0)
@@ -212,71 +221,56 @@ impl Scenario {
         if let Some((name, _)) = positive.iter().find(|(_, count)| *count == 0) {
             return Err(format!("{name} must be at least 1"));
         }
-        if self.producers == 0 && self.consumers == 0 {
-            return Err("neither producers nor consumers: there is nothing to run".into());
-        }
-        if self.producers > crate::scenario::header::PRODUCERS_MAX {
-            let most = crate::scenario::header::PRODUCERS_MAX;
-            return Err(format!("{} producers are more than {most}", self.producers));
-        }
-        if self.consumers > 0 && self.channels == 0 {
-            return Err("consumers need at least one channel".into());
-        }
-        if self.duration.is_zero() {
-            return Err("duration must not be zero".into());
-        }
-        if self.peak < 1.0 || self.peak > 20.0 {
-            return Err(format!("peak {} is not between 1 and 20", self.peak));
-        }
-        if self.peak > 1.0 && self.rate == Rate::Max {
-            return Err("a day's curve (peak) needs a rate".into());
-        }
-        if self.client == Client::Blocking && self.rate != Rate::Max {
-            return Err(
-                "a blocking client sends as fast as it is answered: leave the rate out".into(),
-            );
-        }
-        if self.client == Client::Blocking && self.producers > BLOCKING_MAX {
-            return Err(format!(
-                "{} blocking clients are more threads than {BLOCKING_MAX}: the client event-loop carries more",
-                self.producers
-            ));
-        }
-        if self.consume == Consume::AfterPublish && self.producers == 0 {
-            return Err("consume after-publish needs producers".into());
-        }
-        if self.consume == Consume::AtOnce && !self.pause.is_zero() {
-            return Err("a pause needs consume after-publish".into());
-        }
-        self.check_upgrades()
+        let is_blocking = self.client == Client::Blocking;
+        let (producers, most) = (self.producers, crate::scenario::header::PRODUCERS_MAX);
+        let wrong = if producers == 0 && self.consumers == 0 {
+            "neither producers nor consumers: there is nothing to run".into()
+        } else if producers > most {
+            format!("{producers} producers are more than {most}")
+        } else if self.consumers > 0 && self.channels == 0 {
+            "consumers need at least one channel".into()
+        } else if self.duration.is_zero() {
+            "duration must not be zero".into()
+        } else if self.peak < 1.0 || self.peak > 20.0 {
+            format!("peak {} is not between 1 and 20", self.peak)
+        } else if self.peak > 1.0 && self.rate == Rate::Max {
+            "a day's curve (peak) needs a rate".into()
+        } else if is_blocking && self.rate != Rate::Max {
+            "a blocking client sends as fast as it is answered: leave the rate out".into()
+        } else if is_blocking && producers > BLOCKING_MAX {
+            format!(
+                "{producers} blocking clients are more threads than {BLOCKING_MAX}: the client event-loop carries more"
+            )
+        } else if self.consume == Consume::AfterPublish && producers == 0 {
+            "consume after-publish needs producers".into()
+        } else if self.consume == Consume::AtOnce && !self.pause.is_zero() {
+            "a pause needs consume after-publish".into()
+        } else {
+            return self.check_upgrades();
+        };
+        Err(wrong)
     }
 
     fn check_upgrades(&self) -> Result<(), String> {
         let is_set = |path: &PathBuf| !path.as_os_str().is_empty();
-        if self.deflate > 9 {
-            return Err(format!("deflate {} is no level from 1 to 9", self.deflate));
-        }
-        if self.snappy && self.deflate > 0 {
-            return Err("snappy and deflate exclude each other".into());
-        }
         let files = [&self.tls_ca, &self.tls_cert, &self.tls_key];
         let refined = files.into_iter().any(is_set) || !self.tls_name.is_empty();
-        if !self.tls && (refined || self.tls_insecure) {
-            return Err("tls-ca, tls-cert, tls-key, tls-name and tls-insecure need tls".into());
-        }
-        if self.tls && is_set(&self.tls_ca) == self.tls_insecure {
-            return Err(
-                "tls needs either tls-ca, the authority of the daemon's certificate, or tls-insecure"
-                    .into(),
-            );
-        }
-        if is_set(&self.tls_cert) != is_set(&self.tls_key) {
-            return Err("tls-cert and tls-key belong together".into());
-        }
-        if self.via.is_http() && self.producers > 0 && !self.upgrades().is_empty() {
-            return Err("TLS and compression are for V2: HTTP producers would go without".into());
-        }
-        Ok(())
+        let wrong = if self.deflate > 9 {
+            return Err(format!("deflate {} is no level from 1 to 9", self.deflate));
+        } else if self.snappy && self.deflate > 0 {
+            "snappy and deflate exclude each other"
+        } else if !self.tls && (refined || self.tls_insecure) {
+            "tls-ca, tls-cert, tls-key, tls-name and tls-insecure need tls"
+        } else if self.tls && is_set(&self.tls_ca) == self.tls_insecure {
+            "tls needs either tls-ca, the authority of the daemon's certificate, or tls-insecure"
+        } else if is_set(&self.tls_cert) != is_set(&self.tls_key) {
+            "tls-cert and tls-key belong together"
+        } else if self.via.is_http() && self.producers > 0 && !self.upgrades().is_empty() {
+            "TLS and compression are for V2: HTTP producers would go without"
+        } else {
+            return Ok(());
+        };
+        Err(wrong.into())
     }
 }
 

@@ -2,87 +2,49 @@
 //! exit code.
 
 use std::path::Path;
-use std::process::{Child, Output};
+use std::process::Child;
 
-use crate::support::{echo, program};
+use crate::support::{check_refused, echo, program, text};
 use nsq_bench::http::call;
 use nsq_bench::result::{Ended, Outcome, SavedResult};
 use nsq_bench::sink::{Faults, Sink};
 
-fn text(output: &Output) -> (Option<i32>, String, String) {
-    (
-        output.status.code(),
-        String::from_utf8_lossy(&output.stdout).into_owned(),
-        String::from_utf8_lossy(&output.stderr).into_owned(),
-    )
-}
-
-/// Runs the program to its end. The program must fail with this code and these words on standard
-/// error.
-fn check_refused(args: &[&str], code: i32, words: &str) {
-    let (found, _, stderr) = text(&program(args).output().unwrap());
-    assert_eq!(found, Some(code), "{args:?}: {stderr}");
-    assert!(stderr.contains(words), "{args:?}: {stderr}");
-}
-
 #[test]
 fn wrong_flags_are_refused_before_anything_runs() {
-    check_refused(&["run", "--producsers", "3"], 2, "--producsers");
-    check_refused(&["run", "--rate", "fast"], 2, "fast");
-    check_refused(&["run", "--size", "9"], 2, "28 bytes");
-    check_refused(&["run", "--duration", "10"], 2, "ns, us, ms, s");
-    check_refused(
-        &["run", "--rate", "5", "--per-day", "5e9"],
-        2,
-        "cannot be used with",
-    );
-    check_refused(
-        &["run", "--consumers", "0", "--producers", "0"],
-        2,
-        "nothing to run",
-    );
-    check_refused(&["run", "--scenario", "/nowhere.toml"], 2, "/nowhere.toml");
-    check_refused(&["run", "--interval", "1ms"], 2, "at least 50ms");
-    check_refused(&["run", "--cores", "100000"], 2, "no such core");
-    check_refused(&["find-max", "--slo", "p99"], 2, "p99");
-    for series in [&["sweep", "--from", "1", "--to", "5"][..], &["find-max"]] {
-        let blocking = [series, &["--client", "blocking"]].concat();
-        check_refused(&blocking, 2, "a blocking client has no rate to vary");
+    let run = |flags: &str, words: &str| check_refused(&format!("run {flags}"), 2, words);
+    run("--producsers 3", "--producsers");
+    run("--rate fast", "fast");
+    run("--size 9", "28 bytes");
+    run("--duration 10", "ns, us, ms, s");
+    run("--rate 5 --per-day 5e9", "cannot be used with");
+    run("--consumers 0 --producers 0", "nothing to run");
+    run("--scenario /nowhere.toml", "/nowhere.toml");
+    run("--interval 1ms", "at least 50ms");
+    run("--cores 100000", "no such core");
+    for unused in ["--window 5", "--arrivals poisson"] {
+        let flags = format!("--client blocking {unused}");
+        run(&flags, "leave window and arrivals out");
     }
-    for unused in [["--window", "5"], ["--arrivals", "poisson"]] {
-        let blocking = [&["run", "--client", "blocking"], &unused[..]].concat();
-        check_refused(&blocking, 2, "leave window and arrivals out");
+    for series in ["sweep --from 1 --to 5", "find-max"] {
+        let line = format!("{series} --client blocking");
+        check_refused(&line, 2, "a blocking client has no rate to vary");
     }
-    check_refused(&["sweep", "--from", "5", "--to", "1"], 2, "--from");
-    check_refused(&["compare", "--a", "nsqd", "--b", "x {tcp}"], 2, "{tcp}");
-    check_refused(
-        &[
-            "compare",
-            "--a",
-            "{tcp}",
-            "--b",
-            "{tcp}",
-            "--require",
-            "speed>=1",
-        ],
-        2,
-        "speed",
-    );
-    check_refused(&["sink", "--stall", "1s/200ms"], 2, "shorter");
-    check_refused(&["sink", "--drop", "1/100"], 2, "echo");
-    check_refused(&[], 2, "Usage");
+    check_refused("find-max --slo p99", 2, "p99");
+    check_refused("sweep --from 5 --to 1", 2, "--from");
+    check_refused("compare --a nsqd --b 'x {tcp}'", 2, "{tcp}");
+    let line = "compare --a {tcp} --b {tcp} --require speed>=1";
+    check_refused(line, 2, "speed");
+    check_refused("sink --stall 1s/200ms", 2, "shorter");
+    check_refused("sink --drop 1/100", 2, "echo");
+    check_refused("", 2, "Usage");
 }
 
 #[test]
 fn a_missing_daemon_is_named() {
     // Nobody listens here.
-    let address = "127.0.0.1:1".to_owned();
-    check_refused(
-        &["run", "--tcp-address", &address],
-        2,
-        &format!("no daemon at {address}"),
-    );
-    check_refused(&["run", "--tcp-address", "nowhere"], 2, "nowhere");
+    let no_daemon = "no daemon at 127.0.0.1:1";
+    check_refused("run --tcp-address 127.0.0.1:1", 2, no_daemon);
+    check_refused("run --tcp-address nowhere", 2, "nowhere");
     // This listener is not a daemon.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -92,7 +54,8 @@ fn a_missing_daemon_is_named() {
         stream.write_all(b"220 mail.example ESMTP\r\n").unwrap();
         stream
     });
-    check_refused(&["run", "--tcp-address", &address], 2, "does not speak NSQ");
+    let line = format!("run --tcp-address {address}");
+    check_refused(&line, 2, "does not speak NSQ");
     drop(greeter.join());
 }
 
@@ -132,23 +95,14 @@ fn a_daemon_that_dies_leaves_a_partial_report() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("dies.json");
     let sink = echo(Faults::default());
-    let child = start(
-        &sink,
-        &out,
-        &["--rate", "1000", "--via", "pub"],
-        has_published,
-    );
+    let args = ["--rate", "1000", "--via", "pub"];
+    let child = start(&sink, &out, &args, has_published);
     let stopped = sink.stop();
     let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());
     assert!(stopped.is_ok());
     assert_eq!(code, Some(1), "{stdout}{stderr}");
-    for words in [
-        "ENDED",
-        "this is what ran until then",
-        "ledger",
-        "published",
-        "saved",
-    ] {
+    let ended = "this is what ran until then";
+    for words in ["ENDED", ended, "ledger", "published", "saved"] {
         assert!(stdout.contains(words), "{words}: {stdout}{stderr}");
     }
     let result = saved(&out);
@@ -199,18 +153,15 @@ fn messages_of_an_application_are_not_taken() {
     for _ in 0..3 {
         call(sink.address, "POST", "/pub?topic=orders").unwrap();
     }
-    let flags = |command| {
-        let to = ["--tcp-address", &address, "--http-address", &address];
-        [&[command][..], &to, &["--topic", "orders"]].concat()
-    };
+    let flags = format!("--tcp-address {address} --http-address {address} --topic orders");
     for command in ["run", "sweep", "find-max"] {
         let words =
             "the topic orders has messages already (3 wait, 0 are in flight, 0 are deferred)";
-        check_refused(&flags(command), 2, words);
+        check_refused(&format!("{command} {flags}"), 2, words);
     }
     let out_text = out.to_string_lossy();
-    let insisting = ["--allow-messages", "--messages", "200", "--via", "pub"];
-    let args = [&flags("run")[..], &insisting, &["--out", &out_text]].concat();
+    let line = format!("run {flags} --allow-messages --messages 200 --via pub --out {out_text}");
+    let args: Vec<&str> = line.split(' ').collect();
     let (code, stdout, stderr) = text(&program(&args).output().unwrap());
     assert_eq!(code, Some(0), "{stdout}{stderr}");
     let ledger = saved(&out).ledger;
@@ -224,12 +175,8 @@ fn an_interrupted_run_leaves_a_report() {
     let directory = tempfile::tempdir().unwrap();
     let out = directory.path().join("interrupted.json");
     let sink = echo(Faults::default());
-    let child = start(
-        &sink,
-        &out,
-        &["--rate", "1000", "--via", "pub"],
-        has_published,
-    );
+    let args = ["--rate", "1000", "--via", "pub"];
+    let child = start(&sink, &out, &args, has_published);
     let pid = rustix::process::Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
     rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
     let (code, stdout, stderr) = text(&child.wait_with_output().unwrap());

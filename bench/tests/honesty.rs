@@ -167,13 +167,16 @@ fn without_faults_the_ledger_is_clean() {
         "via = 'pub'\nrequeue = 0.2\ntouch = 0.2\nwork = 'exp:100us'\nrdy = 20",
         1,
     );
-    assert!(given_back.totals.requeued > 500 && given_back.totals.touched > 300);
-    assert_eq!(given_back.ledger.redelivered, given_back.totals.requeued);
+    assert!(given_back.totals.answers.requeued > 500 && given_back.totals.answers.touched > 300);
+    assert_eq!(
+        given_back.ledger.redelivered,
+        given_back.totals.answers.requeued
+    );
     let storms = check(
         "rate = '5k'\nconsumers = 4\nstorm-every = '100ms'\nstorm = 0.5\nwork = '5ms'\nrdy = 20",
         1,
     );
-    assert!(storms.totals.reconnected > 0);
+    assert!(storms.totals.answers.reconnected > 0);
     let readers = check(
         "rate = '5k'\nconsumers = 4\nslow = 0.25\nstalled = 0.5\nrdy = 5\nbatch = 5",
         1,

@@ -1,9 +1,9 @@
 //! `sweep`, `find-max` and `compare` on the command line, against sinks. No test depends on the
 //! speed of the sinks.
 
-use std::process::{Command, Output};
+use std::process::Command;
 
-use crate::support::echo;
+use crate::support::{echo, program, text};
 use nsq_bench::result::{Ended, Outcome, SavedResult, SearchStep};
 use nsq_bench::sink::Faults;
 
@@ -12,23 +12,12 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_nsq-bench");
 /// Runs the program with the words of `line`. Returns the exit code, the saved result and the
 /// output.
 fn run(line: &str, out: &std::path::Path) -> (Option<i32>, Outcome, String) {
-    let Output {
-        status,
-        stdout,
-        stderr,
-    } = Command::new(PROGRAM)
-        .args(line.split_whitespace())
-        .arg("--out")
-        .arg(out)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&stdout).into_owned() + &String::from_utf8_lossy(&stderr);
-    let text = std::fs::read_to_string(out).unwrap_or_else(|error| panic!("{error}: {said}"));
-    (
-        status.code(),
-        SavedResult::from_json(&text).unwrap().outcome,
-        said,
-    )
+    let mut command = Command::new(PROGRAM);
+    command.args(shlex::split(line).unwrap());
+    let (code, stdout, stderr) = text(&command.arg("--out").arg(out).output().unwrap());
+    let said = stdout + &stderr;
+    let saved = std::fs::read_to_string(out).unwrap_or_else(|error| panic!("{error}: {said}"));
+    (code, SavedResult::from_json(&saved).unwrap().outcome, said)
 }
 
 /// Repeats short runs until one has its figures, and returns the last one: a busy machine takes the samples of a short run
@@ -165,31 +154,15 @@ fn a_comparison_takes_turns_and_judges() {
     let out = directory.path().join("compare.json");
     let compare = |requirement: &str| {
         let good = format!("{PROGRAM} sink --mode echo --address {{tcp}}");
-        let output = Command::new(PROGRAM)
-            .args([
-                "compare", "--a", &good, "--b", &good, "--name-a", "one", "--name-b", "two",
-            ])
-            .args([
-                "--rounds",
-                "2",
-                "--rate",
-                "1000",
-                "--via",
-                "pub",
-                "--warm-up",
-                "0s",
-            ])
-            .args(["--duration", "300ms", "--require", requirement, "--out"])
-            .arg(&out)
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned()
-            + &String::from_utf8_lossy(&output.stderr);
-        let text = std::fs::read_to_string(&out).unwrap_or_else(|error| panic!("{error}: {said}"));
-        let Outcome::Compare(result) = SavedResult::from_json(&text).unwrap().outcome else {
+        let line = format!(
+            "compare --a '{good}' --b '{good}' --name-a one --name-b two --rounds 2 --rate 1000 --via pub \
+             --warm-up 0s --duration 300ms --require {requirement}"
+        );
+        let (code, outcome, said) = run(&line, &out);
+        let Outcome::Compare(result) = outcome else {
             panic!("{said}");
         };
-        (output.status.code(), result, said)
+        (code, result, said)
     };
     let is_measured = |said: &str| !said.contains("could not be measured");
     let (code, result, said) = until_measured(
@@ -202,12 +175,8 @@ fn a_comparison_takes_turns_and_judges() {
         (result.a.runs.len(), result.b.runs.len(), result.rounds),
         (2, 2, 2)
     );
-    assert!(
-        result
-            .ratios
-            .iter()
-            .any(|ratio| ratio.metric == "rss_max_bytes")
-    );
+    let mut metrics = result.ratios.iter().map(|ratio| &ratio.metric[..]);
+    assert!(metrics.any(|metric| metric == "rss_max_bytes"));
     assert!(said.contains("two / one"), "{said}");
     // No ratio of two runs is this small.
     let (code, result, said) = compare("rss_max_bytes<=0.0001");
@@ -221,16 +190,11 @@ fn a_comparison_measures_publishing_and_delivering_apart() {
     let sink = format!("{PROGRAM} sink --mode echo --address {{tcp}}");
     let metrics = |number: u32, flags: &str| {
         let out = directory.path().join(format!("{number}.json"));
-        let output = Command::new(PROGRAM)
-            .args(["compare", "--a", &sink, "--b", &sink, "--rounds", "1"])
-            .args("--messages 20000 --warm-up 0s --duration 60s --via mpub --out".split(' '))
-            .arg(&out)
-            .args(flags.split_whitespace())
-            .output()
-            .unwrap();
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
-        let text = std::fs::read_to_string(&out).unwrap_or_else(|error| panic!("{error}: {said}"));
-        let Outcome::Compare(result) = SavedResult::from_json(&text).unwrap().outcome else {
+        let line = format!(
+            "compare --a '{sink}' --b '{sink}' --rounds 1 --messages 20000 --warm-up 0s --duration 60s --via mpub {flags}"
+        );
+        let (_, outcome, said) = run(&line, &out);
+        let Outcome::Compare(result) = outcome else {
             panic!("{said}");
         };
         let metrics = result.b.metrics.into_iter();
@@ -250,28 +214,13 @@ fn a_comparison_measures_publishing_and_delivering_apart() {
 
 #[test]
 fn a_daemon_that_does_not_come_up_shows_its_log() {
-    let output = Command::new(PROGRAM)
-        .args([
-            "compare",
-            "--a",
-            "sh -c 'echo cannot open {data}; exit 3'",
-            "--b",
-            "true {tcp}",
-        ])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(2));
-    let output = Command::new(PROGRAM)
-        .args([
-            "compare",
-            "--a",
-            "sh -c 'echo no room at {tcp}; exit 3'",
-            "--b",
-            "true {tcp}",
-        ])
-        .output()
-        .unwrap();
-    assert_eq!(output.status.code(), Some(1));
-    let said = String::from_utf8_lossy(&output.stdout);
+    let compare = |command: &str| {
+        let mut program = program(&["compare", "--a", command, "--b", "true {tcp}"]);
+        text(&program.output().unwrap())
+    };
+    let (code, ..) = compare("sh -c 'echo cannot open {data}; exit 3'");
+    assert_eq!(code, Some(2));
+    let (code, said, _) = compare("sh -c 'echo no room at {tcp}; exit 3'");
+    assert_eq!(code, Some(1));
     assert!(said.contains("no room at 127.0.0.1:"), "{said}");
 }

@@ -1,49 +1,30 @@
 //! `nsq-bench plan` as a program: its output, and its error when there is no profile to plan with.
 
 use crate::fixtures;
-use crate::support;
+use crate::support::{self, text};
 use std::fs;
 use std::path::Path;
-use std::process::{Command, Output};
 
 use nsq_bench::result::{Ended, FindMaxResult, Outcome};
 use nsq_bench::sink::Faults;
 
-const DEMAND: [&str; 12] = [
-    "--per-day",
-    "5e9",
-    "--size",
-    "400",
-    "--channels",
-    "3",
-    "--peak",
-    "4",
-    "--retention",
-    "12h",
-    "--utilisation",
-    "0.6",
-];
+const DEMAND: &str =
+    "--per-day 5e9 --size 400 --channels 3 --peak 4 --retention 12h --utilisation 0.6";
 
-fn plan(profile: Option<&Path>, flags: &[&str]) -> Output {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_nsq-bench"));
-    command.arg("plan").args(flags);
+/// Runs `plan`; returns the exit code, standard output and standard error.
+fn plan(profile: Option<&Path>, flags: &str) -> (Option<i32>, String, String) {
+    let mut command = support::program(&["plan"]);
+    command.args(flags.split_whitespace());
     if let Some(profile) = profile {
         command.arg("--profile").arg(profile);
     }
-    command.output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
+    text(&command.output().unwrap())
 }
 
 fn save(directory: &Path, outcome: Outcome) -> std::path::PathBuf {
     let path = directory.join("profile.json");
-    fs::write(
-        &path,
-        fixtures::saved(&["nsq-bench", "find-max"], outcome).to_json(),
-    )
-    .unwrap();
+    let saved = fixtures::saved(&["nsq-bench", "find-max"], outcome);
+    fs::write(&path, saved.to_json()).unwrap();
     path
 }
 
@@ -55,9 +36,8 @@ fn a_demand_becomes_a_plan() {
         Outcome::FindMax(fixtures::find_max().into()),
     );
 
-    let output = plan(Some(&profile), &DEMAND);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let printed = text(&output.stdout);
+    let (code, printed, stderr) = plan(Some(&profile), DEMAND);
+    assert_eq!(code, Some(0), "{stderr}");
     // 231,481/s / (212,000/s x 0.6) is 1.82; 2.25 TB / 0.8.
     for expected in [
         "= 1.82 nodes",
@@ -68,10 +48,8 @@ fn a_demand_becomes_a_plan() {
         assert!(printed.contains(expected), "no `{expected}` in\n{printed}");
     }
 
-    let mut flags = DEMAND.to_vec();
-    flags.push("--json");
-    let output = plan(Some(&profile), &flags);
-    let json: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let (_, printed, _) = plan(Some(&profile), &format!("{DEMAND} --json"));
+    let json: serde_json::Value = serde_json::from_str(&printed).unwrap();
     assert_eq!(json["needs"]["nodes"], 3.0);
     assert_eq!(json["needs"]["backlog_messages"], 5e9);
     assert_eq!(json["sensitivities"][0]["input"], "per-day");
@@ -81,51 +59,41 @@ fn a_demand_becomes_a_plan() {
 fn without_a_profile_to_rely_on_it_says_what_to_measure() {
     let directory = tempfile::tempdir().unwrap();
     let check = |profile: Option<&Path>, expected: &str| {
-        let output = plan(profile, &DEMAND);
-        assert_eq!(output.status.code(), Some(1));
-        assert_eq!(text(&output.stdout), "");
-        let said = text(&output.stderr);
+        let (code, printed, said) = plan(profile, DEMAND);
+        assert_eq!((code, printed.as_str()), (Some(1), ""));
         assert!(said.contains(expected), "no `{expected}` in\n{said}");
         let command = "nsq-bench find-max --slo 'p99<5ms,lost=0' --size 400 --channels 3 \
                        --out profile.json";
         assert!(said.contains(command), "{said}");
     };
-    let found = |change: fn(&mut FindMaxResult)| {
-        let mut found = fixtures::find_max();
-        change(&mut found);
-        save(directory.path(), Outcome::FindMax(found.into()))
-    };
     check(None, "--profile names none");
+    let nowhere = Path::new("/nowhere/profile.json");
     check(
-        Some(Path::new("/nowhere/profile.json")),
+        Some(nowhere),
         "cannot read the profile /nowhere/profile.json",
     );
     let garbage = directory.path().join("garbage.json");
     fs::write(&garbage, "{}").unwrap();
     check(Some(&garbage), "is not a result of nsq-bench");
     let run = Outcome::Run(fixtures::run(fixtures::CALM).into());
-    check(
-        Some(&save(directory.path(), run)),
-        "is the result of `nsq-bench run`",
-    );
-    check(
-        Some(&found(|found| found.profile = None)),
-        "no rate met the objective p99<5ms,lost=0",
-    );
-    check(
-        Some(&found(|found| found.held.as_mut().unwrap().ledger.lost = 7)),
-        "7 messages were lost and 0 corrupted",
-    );
-    check(
-        Some(&found(|found| {
-            found.held.as_mut().unwrap().ended = Ended::Interrupted
-        })),
+    let run = save(directory.path(), run);
+    check(Some(&run), "is the result of `nsq-bench run`");
+    let check_found = |change: fn(&mut FindMaxResult), expected: &str| {
+        let mut found = fixtures::find_max();
+        change(&mut found);
+        let path = save(directory.path(), Outcome::FindMax(found.into()));
+        check(Some(&path), expected);
+    };
+    let no_rate = "no rate met the objective p99<5ms,lost=0";
+    check_found(|found| found.profile = None, no_rate);
+    let lost = "7 messages were lost and 0 corrupted";
+    check_found(|found| found.held.as_mut().unwrap().ledger.lost = 7, lost);
+    check_found(
+        |found| found.held.as_mut().unwrap().ended = Ended::Interrupted,
         "its confirming run was interrupted",
     );
-    check(
-        Some(&found(|found| {
-            found.profile.as_mut().unwrap().messages_per_s = 0.0
-        })),
+    check_found(
+        |found| found.profile.as_mut().unwrap().messages_per_s = 0.0,
         "its messages_per_s is 0",
     );
 }
@@ -141,9 +109,8 @@ fn a_cost_that_was_not_told_apart_is_planned_with_the_sum() {
         profile.cpu_s_per_delivered = delivered;
         profile.reached_most = true;
         let profile = save(directory.path(), Outcome::FindMax(found.into()));
-        let output = plan(Some(&profile), &DEMAND);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let printed = text(&output.stdout);
+        let (code, printed, stderr) = plan(Some(&profile), DEMAND);
+        assert_eq!(code, Some(0), "{stderr}");
         let said: String = printed.split_whitespace().collect::<Vec<_>>().join(" ");
         for expected in [
             "could not be told apart: `plan` uses their sum",
@@ -160,8 +127,8 @@ fn a_cost_that_was_not_told_apart_is_planned_with_the_sum() {
 #[test]
 fn the_way_from_no_profile_to_a_plan_has_no_gap() {
     let directory = tempfile::tempdir().unwrap();
-    let demand = ["--per-day", "5e9", "--size", "500"];
-    let advice = text(&plan(None, &demand).stderr);
+    let demand = "--per-day 5e9 --size 500";
+    let (_, _, advice) = plan(None, demand);
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let page = fs::read_to_string(docs.join("capacity-planning.md")).unwrap();
     let page = page.replace("\\\n", " ");
@@ -173,15 +140,12 @@ fn the_way_from_no_profile_to_a_plan_has_no_gap() {
         words.remove(0);
         words
     };
-    let planned = demand.map(str::to_owned).to_vec();
-    let planned = [vec!["plan".to_owned()], planned].concat();
-    for (number, (search, mut plan)) in [
+    let planned = shlex::split(&format!("plan {demand}")).unwrap();
+    let ways = [
         (command(&advice, "find-max"), planned),
         (command(&page, "find-max"), command(&page, "plan")),
-    ]
-    .into_iter()
-    .enumerate()
-    {
+    ];
+    for (number, (search, mut plan)) in ways.into_iter().enumerate() {
         let profile = directory.path().join(format!("{number}.json"));
         let profile = profile.to_string_lossy().into_owned();
         let search = search.into_iter().map(|word| match word.as_str() {
@@ -195,16 +159,9 @@ fn the_way_from_no_profile_to_a_plan_has_no_gap() {
             Some(word) => *word = profile,
             None => plan.extend(["--profile".to_owned(), profile]),
         }
-        let output = Command::new(env!("CARGO_BIN_EXE_nsq-bench"))
-            .args(&plan)
-            .output()
-            .unwrap();
-        assert!(
-            output.status.success(),
-            "{plan:?}: {}",
-            text(&output.stderr)
-        );
-        let printed = text(&output.stdout);
+        let mut command = support::program(&[]);
+        let (code, printed, stderr) = text(&command.args(&plan).output().unwrap());
+        assert_eq!(code, Some(0), "{plan:?}: {stderr}");
         assert!(printed.contains("to carry the peak"), "{printed}");
         assert!(printed.contains("ended at its --most"), "{printed}");
     }
@@ -219,16 +176,13 @@ fn measure(search: Vec<String>) {
     for attempt in 1..=10 {
         // Messages on their way at the end of a step count as not carried. A longer step forgives more of them.
         let (step, hold) = (400 * attempt, 600 * attempt);
-        let output = Command::new(env!("CARGO_BIN_EXE_nsq-bench"))
-            .args(&search)
-            .args(["--tcp-address", &address, "--http-address", &address])
-            .args(small.split(' '))
-            .args(["--step", &format!("{step}ms")])
-            .args(["--duration", &format!("{hold}ms")])
-            .output()
-            .unwrap();
-        said = text(&output.stdout) + &text(&output.stderr);
-        if output.status.success() && said.contains("no rate above --most") {
+        let flags = format!("{small} --step {step}ms --duration {hold}ms");
+        let mut command = support::program(&[]);
+        command.args(&search).args(flags.split(' '));
+        command.args(["--tcp-address", &address, "--http-address", &address]);
+        let (code, stdout, stderr) = text(&command.output().unwrap());
+        said = stdout + &stderr;
+        if code == Some(0) && said.contains("no rate above --most") {
             drop(sink.stop());
             return;
         }
@@ -238,19 +192,16 @@ fn measure(search: Vec<String>) {
 
 #[test]
 fn a_demand_that_makes_no_sense_is_refused() {
-    let check = |flags: [&str; 2], expected: &str| {
-        let mut all = vec!["--per-day", "5e9", "--size", "400"];
-        all.extend(flags);
-        let output = plan(None, &all);
-        assert_eq!(output.status.code(), Some(2), "{flags:?}");
-        let said = text(&output.stderr);
+    let check = |flags: &str, expected: &str| {
+        let (code, _, said) = plan(None, &format!("--per-day 5e9 --size 400 {flags}"));
+        assert_eq!(code, Some(2), "{flags}");
         assert!(said.contains(expected), "{said}");
     };
-    check(["--peak", "0.5"], "never below the mean");
-    check(["--utilisation", "1.5"], "no share above 0 and up to 1");
-    check(["--retention", "12"], "no length of time");
-    check(["--replicas", "0"], "0 is not in 1");
-    check(["--node-disk-gb", "0"], "no positive number");
+    check("--peak 0.5", "never below the mean");
+    check("--utilisation 1.5", "no share above 0 and up to 1");
+    check("--retention 12", "no length of time");
+    check("--replicas 0", "0 is not in 1");
+    check("--node-disk-gb 0", "no positive number");
 }
 
 /// docs/scaling.md shows commands, each with the answer part of its output.
@@ -258,17 +209,14 @@ fn a_demand_that_makes_no_sense_is_refused() {
 fn the_page_about_scaling_shows_what_the_program_prints() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
     let page = fs::read_to_string(docs.join("scaling.md")).unwrap();
-    let commands: Vec<&str> = page
-        .lines()
-        .filter_map(|line| line.strip_prefix("    nsq-bench plan "))
-        .collect();
+    let lines = page.lines();
+    let commands = lines.filter_map(|line| line.strip_prefix("    nsq-bench plan "));
+    let commands: Vec<&str> = commands.collect();
     assert_eq!(commands.len(), 3);
     for command in commands {
         let flags = command.replace("docs/", &format!("{}/", docs.display()));
-        let flags: Vec<&str> = flags.split_whitespace().collect();
-        let output = plan(None, &flags);
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let printed = text(&output.stdout);
+        let (code, printed, stderr) = plan(None, &flags);
+        assert_eq!(code, Some(0), "{stderr}");
         let answer = printed.split("\n\n").nth(1).unwrap();
         assert!(answer.starts_with("What it takes"), "{answer}");
         for line in answer.lines() {

@@ -9,7 +9,7 @@ use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Child;
 
-use crate::support::{echo, options, program, scenario, start, target};
+use crate::support::{check_refused, echo, options, program, scenario, start, target};
 use nsq_bench::result::Ended;
 use nsq_bench::run::run;
 use nsq_bench::scenario::upgrades::server_config;
@@ -73,34 +73,28 @@ fn every_combination_delivers_exactly() {
         let sink = certificates.sink(None);
         check_exact(sink, &format!("{upgrade}{toml}"), messages);
     };
+    let runs = [
+        ("via = 'mpub'\nproducers = 2\nconsumers = 2", 5000),
+        ("via = 'pub'\nrate = '5k'\nsize = 'uniform:28-900'", 2000),
+        // This message is larger than any buffer, record, chunk and window on its way.
+        ("size = 'list:28*5,700000*1'\nbatch = 3\nwindow = 9", 300),
+        // Half of these consumers connect again and again.
+        (
+            "rate = '5k'\nconsumers = 3\nstorm-every = '50ms'\nstorm = 0.5\nwork = '2ms'\nrdy = 20",
+            1500,
+        ),
+        (
+            "rate = '5k'\nconsumers = 3\nslow = 0.4\nrdy = 5\nbatch = 5",
+            1000,
+        ),
+    ];
     // Most of the time passes in waits for messages that must not come.
     std::thread::scope(|scope| {
         for upgrade in &upgrades {
             scope.spawn(|| {
-                check(upgrade, "via = 'mpub'\nproducers = 2\nconsumers = 2", 5000);
-                check(
-                    upgrade,
-                    "via = 'pub'\nrate = '5k'\nsize = 'uniform:28-900'",
-                    2000,
-                );
-                // This message is larger than any buffer, record, chunk and window on its way.
-                check(
-                    upgrade,
-                    "size = 'list:28*5,700000*1'\nbatch = 3\nwindow = 9",
-                    300,
-                );
-                // Half of these consumers connect again and again.
-                check(
-                    upgrade,
-                    "rate = '5k'\nconsumers = 3\nstorm-every = '50ms'\nstorm = 0.5\n\
-                     work = '2ms'\nrdy = 20",
-                    1500,
-                );
-                check(
-                    upgrade,
-                    "rate = '5k'\nconsumers = 3\nslow = 0.4\nrdy = 5\nbatch = 5",
-                    1000,
-                );
+                for (toml, messages) in runs {
+                    check(upgrade, toml, messages);
+                }
             });
         }
     });
@@ -111,10 +105,7 @@ fn a_client_shows_its_certificate() {
     let certificates = Certificates::new();
     let sink = || certificates.sink(Some(&certificates.path("ca.pem")));
     let tls = format!("tls = true\ntls-ca = '{}'\n", certificates.text("ca.pem"));
-    let (cert, key) = (
-        certificates.text("client.pem"),
-        certificates.text("client-key.pem"),
-    );
+    let [cert, key] = ["client.pem", "client-key.pem"].map(|name| certificates.text(name));
     let shown = format!("{tls}tls-cert = '{cert}'\ntls-key = '{key}'\nsnappy = true");
     check_exact(sink(), &shown, 2000);
     let sink = sink();
@@ -123,42 +114,28 @@ fn a_client_shows_its_certificate() {
     sink.stop().unwrap();
 }
 
-/// Runs the program against an address. The program must fail with these words and without figures.
-fn check_refused(address: SocketAddr, args: &[&str], words: &str) {
-    let address = address.to_string();
-    let mut all = vec!["run", "--tcp-address", &address, "--http-address", "none"];
-    all.extend_from_slice(args);
-    let output = program(&all).output().unwrap();
-    let (stdout, stderr) = (
-        String::from_utf8_lossy(&output.stdout),
-        String::from_utf8_lossy(&output.stderr),
-    );
-    assert_eq!(output.status.code(), Some(2), "{args:?}: {stdout}{stderr}");
-    assert!(stderr.contains(words), "{args:?}: {stderr}");
-    assert!(!stdout.contains("ledger"), "{args:?}: {stdout}");
+/// Runs the program against an address, as [`check_refused`] does.
+fn check_run_refused(address: SocketAddr, flags: &str, words: &str) {
+    let line = format!("run --tcp-address {address} --http-address none {flags}");
+    check_refused(&line, 2, words);
 }
 
 #[test]
 fn a_daemon_that_grants_no_upgrade_is_not_measured() {
     let sink = echo(Faults::default());
     let grants = "the daemon does not grant TLS";
-    check_refused(sink.address, &["--tls", "--tls-insecure"], grants);
-    let args = ["--tls", "--tls-insecure", "--snappy", "--producers", "0"];
-    check_refused(sink.address, &args, grants);
+    check_run_refused(sink.address, "--tls --tls-insecure", grants);
+    let flags = "--tls --tls-insecure --snappy --producers 0";
+    check_run_refused(sink.address, flags, grants);
     sink.stop().unwrap();
     // One certificate is not the daemon's, and one is for another host.
     let (certificates, others) = (Certificates::new(), Certificates::new());
     let sink = certificates.sink(None);
-    let args = ["--tls", "--tls-ca", &others.text("ca.pem")];
-    check_refused(sink.address, &args, "invalid peer certificate");
-    let args = [
-        "--tls",
-        "--tls-ca",
-        &certificates.text("ca.pem"),
-        "--tls-name",
-        "x.example",
-    ];
-    check_refused(sink.address, &args, "not valid for name");
+    let flags = format!("--tls --tls-ca {}", others.text("ca.pem"));
+    check_run_refused(sink.address, &flags, "invalid peer certificate");
+    let ours = certificates.text("ca.pem");
+    let flags = format!("--tls --tls-ca {ours} --tls-name x.example");
+    check_run_refused(sink.address, &flags, "not valid for name");
     sink.stop().unwrap();
 }
 
@@ -196,14 +173,10 @@ fn an_identify_sent_again_upgrades_nothing() {
 #[test]
 fn wrong_combinations_of_flags_are_refused() {
     let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
-    check_refused(nobody, &["--tls"], "either tls-ca");
-    check_refused(
-        nobody,
-        &["--snappy", "--deflate", "6"],
-        "exclude each other",
-    );
-    check_refused(nobody, &["--deflate", "10"], "1 to 9");
-    check_refused(nobody, &["--snappy", "--via", "http-pub"], "HTTP");
+    check_run_refused(nobody, "--tls", "either tls-ca");
+    check_run_refused(nobody, "--snappy --deflate 6", "exclude each other");
+    check_run_refused(nobody, "--deflate 10", "1 to 9");
+    check_run_refused(nobody, "--snappy --via http-pub", "HTTP");
 }
 
 /// A program that is killed when the test is over.
@@ -220,10 +193,7 @@ impl Drop for Running {
 #[test]
 fn the_programs_find_each_other() {
     let certificates = Certificates::new();
-    let (cert, key) = (
-        certificates.text("server.pem"),
-        certificates.text("server-key.pem"),
-    );
+    let [cert, key] = ["server.pem", "server-key.pem"].map(|name| certificates.text(name));
     let args = ["sink", "--address", "127.0.0.1:0", "--mode", "echo"];
     let mut sink = program(&args);
     sink.args(["--tls-cert", &cert, "--tls-key", &key]);

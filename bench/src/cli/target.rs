@@ -76,19 +76,15 @@ impl PlayArgs {
         let file = self.scenario.as_ref().map(read_scenario).transpose()?;
         let file = file.unwrap_or_default();
         let is_stated = |state: fn(&Patch) -> bool| state(&file) || state(&self.patch);
-        let (has_via, has_window) = (
-            is_stated(|patch| patch.via.is_some()),
-            is_stated(|patch| patch.window.is_some()),
-        );
-        let has_arrivals = is_stated(|patch| patch.arrivals.is_some());
-        let mut scenario = self.patch.clone().apply(file.apply(Scenario::default()));
+        let from_file = file.clone().apply(Scenario::default());
+        let mut scenario = self.patch.clone().apply(from_file);
         if scenario.client == Client::Blocking {
-            if has_window || has_arrivals {
+            if is_stated(|patch| patch.window.is_some() || patch.arrivals.is_some()) {
                 return Err("a blocking client has one command under way, and sends the next at the answer: \
                             leave window and arrivals out"
                     .into());
             }
-            if !has_via {
+            if !is_stated(|patch| patch.via.is_some()) {
                 scenario.via = Via::Pub;
             }
         }

@@ -21,7 +21,7 @@ use wire::frame::FrameType;
 use wire::name::{ChannelName, TopicName};
 
 use super::GeneratorSettings;
-use crate::generator::consumer::{Behaviour, Consumer};
+use crate::generator::consumer::Consumer;
 use crate::generator::link::{Link, next_frame};
 use crate::generator::producer::Producer;
 use crate::scenario::upgrades::Upgrades;
@@ -46,8 +46,6 @@ pub struct ConsumerSettings {
     pub channel: String,
     /// The way the consumer reads.
     pub reading: Reading,
-    /// The answers that the consumer gives.
-    pub behaviour: Arc<Behaviour>,
 }
 
 /// The purpose of a connection.
@@ -138,8 +136,8 @@ impl Connection {
                 return;
             }
             Role::Producer(..) => identify_json(0, 0),
-            Role::Consumer(settings, _) => {
-                let scenario = &settings.behaviour.scenario;
+            Role::Consumer(_, consumer) => {
+                let scenario = &consumer.behaviour.scenario;
                 let holds_ms = scenario.output_buffer_timeout.as_millis();
                 identify_json(scenario.msg_timeout.as_millis(), holds_ms)
             }
@@ -230,12 +228,12 @@ impl Connection {
 
     /// Sends RDY, once per connection; false when RDY was sent before, and for producers.
     pub(super) fn ask_for_messages(&mut self) -> bool {
-        let (Role::Consumer(settings, _), Stage::Live, false) =
+        let (Role::Consumer(_, consumer), Stage::Live, false) =
             (&self.role, self.stage, self.ready_sent)
         else {
             return false;
         };
-        encode::rdy(&mut self.link.output, settings.behaviour.scenario.rdy);
+        encode::rdy(&mut self.link.output, consumer.behaviour.scenario.rdy);
         self.ready_sent = true;
         true
     }

@@ -8,7 +8,10 @@
 //!
 //! The FINs of one read go out in one write.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::ops::Range;
+use std::sync::Arc;
 use std::time::Duration;
 
 use wire::encode;
@@ -16,13 +19,14 @@ use wire::frame::{FrameType, Message};
 use wire::id::MessageId;
 
 use crate::generator::link::next_frame;
-use crate::random::Random;
+use crate::random::chance;
 use crate::result::HistogramKind;
-use crate::result::ledger::{ChannelLedger, Delivery};
+use crate::result::ledger::{ChannelLedger, Delivery, LedgerEntry};
 use crate::result::tally::Tally;
 use crate::scenario::Scenario;
 use crate::scenario::header::{Decoded, Header};
 use crate::scenario::work::Work;
+use fastrand::Rng;
 
 /// The answers of a consumer to messages.
 #[derive(Clone, Debug)]
@@ -67,40 +71,18 @@ pub enum Action {
     Touch(u64),
 }
 
-/// The publisher of a message.
-#[derive(Clone, Copy, Debug)]
-enum Origin {
-    /// This run, or any run if it publishes nothing itself.
-    Ours(Header),
-    /// This run, but the message has changed on its way.
-    Damaged,
-    /// Another run, whose messages nobody waits for any more.
-    OtherRun,
-    /// Another program.
-    Foreign,
-}
-
 /// The delay with which foreign messages are given back: most runs do not see them twice. nsqd's default for the
 /// longest delay is an hour.
 const FOREIGN_DELAY: Duration = Duration::from_secs(60);
-
-/// An entry of a consumer in its channel's ledger.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LedgerEntry {
-    /// A message that arrived intact.
-    Delivered(Delivery),
-    /// A message that will be given back or left to time out: its producer and its number.
-    GivenBack(u32, u64),
-    /// A message whose checksum does not fit.
-    Damaged,
-}
 
 /// A consumer's state.
 #[derive(Debug)]
 pub struct Consumer {
     /// Number of the channel in its topic.
     pub channel: usize,
-    random: Random,
+    /// The answers that the consumer gives.
+    pub behaviour: Arc<Behaviour>,
+    random: Rng,
     /// The next number expected of each producer, by its place in the run.
     next_by_producer: Vec<u64>,
     /// Messages taken and not yet answered. A dropped connection gives them back.
@@ -120,16 +102,19 @@ pub struct CallContext<'a> {
     pub tally: &'a mut Tally,
     /// The buffer for entries of the ledger.
     pub entries: &'a mut Vec<LedgerEntry>,
-    /// The buffer for messages that are worked on.
-    pub held: &'a mut Vec<HeldMessage>,
+    /// The number of the consumer's connection, with which its held messages are kept.
+    pub connection: usize,
+    /// The messages that are worked on, by the time they are due.
+    pub held: &'a mut BinaryHeap<Reverse<(HeldMessage, usize)>>,
 }
 
 impl Consumer {
     /// Makes a consumer of the ledger number `channel`; `seed` determines its random choices.
-    pub fn new(channel: usize, seed: u64) -> Consumer {
+    pub fn new(channel: usize, behaviour: Arc<Behaviour>, seed: u64) -> Consumer {
         Consumer {
             channel,
-            random: Random::new(seed),
+            behaviour,
+            random: Rng::with_seed(seed),
             next_by_producer: Vec::new(),
             held: Vec::new(),
         }
@@ -137,13 +122,8 @@ impl Consumer {
 
     /// Takes the frames at the front of `input`; returns the bytes handled.
     /// Fails when the daemon sent something that ends the connection, in words.
-    pub fn frames(
-        &mut self,
-        input: &[u8],
-        behaviour: &Behaviour,
-        context: &mut CallContext<'_>,
-    ) -> Result<usize, String> {
-        let plain = behaviour.is_plain();
+    pub fn frames(&mut self, input: &[u8], context: &mut CallContext<'_>) -> Result<usize, String> {
+        let plain = self.behaviour.is_plain();
         let mut at = 0;
         // Messages of one batch have one intended time: their latencies are recorded together.
         let mut same = (0, 0);
@@ -151,21 +131,25 @@ impl Consumer {
             match kind {
                 FrameType::Message => {
                     let message = Message::parse(data).ok_or("a message frame is too short")?;
-                    let header = match self.identify(&message, behaviour, context) {
-                        Origin::Ours(header) => Some(header),
-                        Origin::Damaged => None,
-                        Origin::OtherRun => {
-                            finish(&message.id, context);
-                            continue;
-                        }
-                        Origin::Foreign => {
-                            encode::req(context.output, &message.id, FOREIGN_DELAY);
-                            continue;
-                        }
+                    let decoded = Header::decode(message.body);
+                    if self.answer_stranger(&message, decoded, context) {
+                        continue;
+                    }
+                    let header = match decoded {
+                        Decoded::Intact(header) => Some(header),
+                        Decoded::Damaged | Decoded::Foreign => None,
                     };
+                    let entry = header.map(|header| Delivery {
+                        producer: header.producer,
+                        number: header.number,
+                        attempts: message.attempts,
+                    });
+                    let entry = entry.map_or(LedgerEntry::Damaged, LedgerEntry::Delivered);
+                    context.entries.push(entry);
                     context.tally.counts.delivered += 1;
                     context.tally.last_delivery_ns = context.now_ns;
                     if let Some(header) = header.filter(|_| message.attempts <= 1) {
+                        self.note_order(header, context);
                         if same.0 != header.intended_ns {
                             record(same, context);
                             same = (header.intended_ns, 0);
@@ -173,7 +157,7 @@ impl Consumer {
                         same.1 += 1;
                     }
                     match header {
-                        Some(header) if !plain => self.treat(&message, header, behaviour, context),
+                        Some(header) if !plain => self.treat(&message, header, context),
                         _ => finish(&message.id, context),
                     }
                 }
@@ -181,7 +165,7 @@ impl Consumer {
                 FrameType::Response => {}
                 FrameType::Error => {
                     let text = String::from_utf8_lossy(data);
-                    context.tally.counts.error_answers += 1;
+                    context.tally.counts.answers.error_answers += 1;
                     let goes_on = ["E_FIN_FAILED", "E_REQ_FAILED", "E_TOUCH_FAILED"];
                     if !goes_on.iter().any(|code| text.starts_with(code)) {
                         return Err(format!("the daemon refused a consumer: {text}"));
@@ -193,78 +177,66 @@ impl Consumer {
         Ok(at)
     }
 
-    /// Finds out who published this message and makes the message's entry for the ledger.
+    /// Answers a message that this run did not publish; false for other messages.
     #[inline]
-    fn identify(
-        &mut self,
+    fn answer_stranger(
+        &self,
         message: &Message<'_>,
-        behaviour: &Behaviour,
+        decoded: Decoded,
         context: &mut CallContext<'_>,
-    ) -> Origin {
-        let is_ours = |header: &Header| {
-            let run = behaviour.run.map(u32::from);
-            run.is_none_or(|run| header.producer >> 16 == run)
-        };
-        // A run's own topics hold its own messages only: a foreign one is altered beyond recognition.
-        let has_strangers = behaviour.run.is_none() || !behaviour.owns_topics;
-        let header = match Header::decode(message.body) {
-            Decoded::Intact(header) if is_ours(&header) => header,
-            Decoded::Intact(_) => {
-                context.tally.counts.foreign += 1;
-                return Origin::OtherRun;
+    ) -> bool {
+        let Behaviour {
+            run, owns_topics, ..
+        } = *self.behaviour;
+        match decoded {
+            // Nobody waits any more for the messages of another run.
+            Decoded::Intact(header)
+                if run.is_some_and(|run| header.producer >> 16 != u32::from(run)) =>
+            {
+                finish(&message.id, context);
             }
-            Decoded::Foreign if has_strangers => {
-                context.tally.counts.foreign += 1;
-                return Origin::Foreign;
+            // A run's own topics hold its own messages only: a foreign one is altered beyond recognition.
+            Decoded::Foreign if run.is_none() || !owns_topics => {
+                encode::req(context.output, &message.id, FOREIGN_DELAY);
             }
-            Decoded::Damaged | Decoded::Foreign => {
-                context.entries.push(LedgerEntry::Damaged);
-                return Origin::Damaged;
-            }
-        };
-        context.entries.push(LedgerEntry::Delivered(Delivery {
-            producer: header.producer,
-            number: header.number,
-            attempts: message.attempts,
-        }));
-        if message.attempts <= 1 {
-            let index = (header.producer & 0xffff) as usize;
-            if index >= self.next_by_producer.len() {
-                self.next_by_producer.resize(index + 1, 0);
-            }
-            let next = &mut self.next_by_producer[index];
-            if header.number < *next {
-                context.tally.counts.reordered += 1;
-            } else {
-                *next = header.number + 1;
-            }
+            Decoded::Intact(_) | Decoded::Damaged | Decoded::Foreign => return false,
         }
-        Origin::Ours(header)
+        context.tally.counts.foreign += 1;
+        true
+    }
+
+    /// Notes whether the first delivery of a message comes behind a later message of its producer.
+    #[inline]
+    fn note_order(&mut self, header: Header, context: &mut CallContext<'_>) {
+        let index = (header.producer & 0xffff) as usize;
+        if index >= self.next_by_producer.len() {
+            self.next_by_producer.resize(index + 1, 0);
+        }
+        let next = &mut self.next_by_producer[index];
+        if header.number < *next {
+            context.tally.counts.reordered += 1;
+        } else {
+            *next = header.number + 1;
+        }
     }
 
     /// Decides what becomes of a message. Only first deliveries are given back, so that each one is
     /// finished in the end.
-    fn treat(
-        &mut self,
-        message: &Message<'_>,
-        header: Header,
-        behaviour: &Behaviour,
-        context: &mut CallContext<'_>,
-    ) {
-        let scenario = &behaviour.scenario;
+    fn treat(&mut self, message: &Message<'_>, header: Header, context: &mut CallContext<'_>) {
+        let scenario = &self.behaviour.scenario;
         let first = message.attempts <= 1;
-        let choice = if first { self.random.unit() } else { 1.0 };
+        let choice = if first { self.random.f64() } else { 1.0 };
         let requeue = choice < scenario.requeue;
         if choice < scenario.requeue + scenario.time_out {
             let entry = LedgerEntry::GivenBack(header.producer, header.number);
             context.entries.push(entry);
             if !requeue {
-                context.tally.counts.left_to_time_out += 1;
+                context.tally.counts.answers.left_to_time_out += 1;
                 return;
             }
         }
         let work_ns = scenario.work.draw_ns(&mut self.random);
-        let touch = self.random.chance(scenario.touch);
+        let touch = chance(&mut self.random, scenario.touch);
         let (in_ns, action) = match (requeue, touch) {
             (true, _) => (work_ns, Action::Requeue),
             (false, true) => (work_ns / 2, Action::Touch(work_ns - work_ns / 2)),
@@ -277,14 +249,14 @@ impl Consumer {
         };
         self.held.push((message.id, header.producer, header.number));
         if work_ns == 0 {
-            self.act(held, behaviour, context);
+            self.act(held, context);
         } else {
-            context.held.push(held);
+            context.held.push(Reverse((held, context.connection)));
         }
     }
 
     /// Acts on a held message whose time has come.
-    pub fn act(&mut self, held: HeldMessage, behaviour: &Behaviour, context: &mut CallContext<'_>) {
+    pub fn act(&mut self, held: HeldMessage, context: &mut CallContext<'_>) {
         let Some(index) = self.held.iter().position(|(id, ..)| *id == held.id) else {
             // The message's connection was dropped in the meantime.
             return;
@@ -292,18 +264,20 @@ impl Consumer {
         match held.action {
             Action::Finish => finish(&held.id, context),
             Action::Requeue => {
-                encode::req(context.output, &held.id, behaviour.scenario.requeue_delay.0);
-                context.tally.counts.requeued += 1;
+                let delay = self.behaviour.scenario.requeue_delay.0;
+                encode::req(context.output, &held.id, delay);
+                context.tally.counts.answers.requeued += 1;
             }
             Action::Touch(rest_ns) => {
                 encode::touch(context.output, &held.id);
-                context.tally.counts.touched += 1;
+                context.tally.counts.answers.touched += 1;
                 if rest_ns > 0 {
-                    context.held.push(HeldMessage {
+                    let held = HeldMessage {
                         due_ns: held.due_ns + rest_ns,
                         action: Action::Finish,
                         ..held
-                    });
+                    };
+                    context.held.push(Reverse((held, context.connection)));
                     return;
                 }
                 finish(&held.id, context);
@@ -315,7 +289,7 @@ impl Consumer {
     /// Gives back the held messages, because the connection was dropped. The order of numbers starts anew.
     pub fn dropped(&mut self, ledger: &mut ChannelLedger) {
         for (_, producer, number) in self.held.drain(..) {
-            ledger.give_back(producer, number);
+            ledger.enter(LedgerEntry::GivenBack(producer, number));
         }
         ledger.allow_redeliveries();
         self.next_by_producer.clear();
@@ -328,7 +302,7 @@ fn finish(id: &MessageId, context: &mut CallContext<'_>) {
     let mut line = *b"FIN 0123456789abcdef\n";
     line[4..20].copy_from_slice(id.as_bytes());
     context.output.extend_from_slice(&line);
-    context.tally.counts.finished += 1;
+    context.tally.counts.answers.finished += 1;
 }
 
 #[inline]
@@ -345,17 +319,6 @@ fn record((intended_ns, count): (u64, u64), context: &mut CallContext<'_>) {
     let latency_ns = context.now_ns.saturating_sub(intended_ns);
     let delivery = context.tally.of(HistogramKind::Delivery);
     delivery.record(measured, latency_ns, count);
-}
-
-/// Moves the entries of a consumer into its channel's ledger.
-pub fn enter_into_ledger(entries: &mut Vec<LedgerEntry>, ledger: &mut ChannelLedger) {
-    for entry in entries.drain(..) {
-        match entry {
-            LedgerEntry::Delivered(delivery) => ledger.deliver(delivery),
-            LedgerEntry::GivenBack(producer, number) => ledger.give_back(producer, number),
-            LedgerEntry::Damaged => ledger.damaged(),
-        }
-    }
 }
 
 #[cfg(test)]

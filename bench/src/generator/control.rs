@@ -41,13 +41,6 @@ impl Control {
         }
     }
 
-    /// Allows repeated deliveries on all channels: some consumers read so late that messages may time out
-    /// on their way to them.
-    pub fn allow_redeliveries(&self) {
-        self.all_ledgers()
-            .for_each(|mut ledger| ledger.allow_redeliveries());
-    }
-
     /// Locks the ledger of a channel.
     pub fn ledger(&self, channel: usize) -> MutexGuard<'_, ChannelLedger> {
         self.ledgers[channel].lock()

@@ -6,8 +6,9 @@
 
 use std::ops::Range;
 
-use crate::random::Random;
+use crate::random::exponential;
 use crate::scenario::Arrivals;
+use fastrand::Rng;
 
 /// A day's curve of rates, with a mean of 1 over the day.
 ///
@@ -87,7 +88,7 @@ pub struct Pacer {
     pace: Pace,
     start_ns: u64,
     measured: Range<u64>,
-    random: Random,
+    random: Rng,
     count: u64,
     /// The next intended time, in nanoseconds after the start.
     next: f64,
@@ -100,7 +101,7 @@ impl Pacer {
             pace,
             start_ns,
             measured,
-            random: Random::new(pace.seed),
+            random: Rng::with_seed(pace.seed),
             count: 0,
             next: 0.0,
         };
@@ -140,7 +141,7 @@ impl Pacer {
         let mean = 1e9 / (self.pace.commands_per_s * factor);
         match self.pace.arrivals {
             Arrivals::Even => mean,
-            Arrivals::Poisson => mean * self.random.exponential(),
+            Arrivals::Poisson => mean * exponential(&mut self.random),
         }
     }
 }

@@ -18,21 +18,15 @@ use crate::http::{self, Response};
 use crate::result::HistogramKind;
 use crate::result::ledger::ProducerRecord;
 use crate::result::tally::Tally;
-use crate::scenario::Via;
 use crate::scenario::header::{Filler, HEADER_BYTES, Header};
+use crate::scenario::{Scenario, Via};
 
 /// The settings that all producers of a run share. The bodies of all messages are one filler, cut to sizes that were
 /// drawn beforehand, so that the load path neither draws nor computes a checksum over them.
 #[derive(Clone, Debug)]
 pub struct PublishSettings {
-    /// The command that publishes.
-    pub via: Via,
-    /// Messages of one command, at least 1.
-    pub per_command: u32,
-    /// The delay of each message published by DPUB, in milliseconds.
-    pub defer_ms: u64,
-    /// In a closed loop: messages that may be outstanding. `None` in an open loop.
-    pub window: Option<u64>,
+    /// The scenario, with the command that publishes and the window.
+    pub scenario: Scenario,
     /// The topics' names. Commands go to them in turn.
     pub topics: Vec<String>,
     /// The value of HTTP's Host header.
@@ -135,7 +129,7 @@ impl Producer {
 
     /// Tells whether the producer publishes by HTTP.
     pub fn is_http(&self) -> bool {
-        self.settings.via.is_http()
+        self.settings.scenario.via.is_http()
     }
 
     /// Encodes the commands that are due, as far as there is room. Returns what to wait for.
@@ -162,7 +156,7 @@ impl Producer {
                 return Wait::Daemon;
             }
             let left = u32::try_from(left).unwrap_or(u32::MAX);
-            let count = self.settings.per_command.min(left);
+            let count = self.settings.scenario.messages_per_command().min(left);
             let measured = self.measured.contains(&intended_ns);
             if self.pacer.is_some() {
                 let free_since_ns = *self.free_since_ns.get_or_insert(now_ns);
@@ -187,9 +181,9 @@ impl Producer {
     }
 
     fn has_room(&self, output: &[u8]) -> bool {
-        let window = self.settings.window;
-        let window_left = window.is_none_or(|window| self.outstanding_messages < window);
-        let answered = !self.settings.via.is_http() || self.outstanding.is_empty();
+        let window_left =
+            self.pace.is_some() || self.outstanding_messages < self.settings.scenario.window();
+        let answered = !self.is_http() || self.outstanding.is_empty();
         window_left && answered && output.len() < OUTPUT_BYTES_MAX
     }
 
@@ -205,10 +199,10 @@ impl Producer {
         let bodies_bytes = HEADER_BYTES * count as usize + fillers_bytes;
         let batch_bytes = 4 + 4 * count as usize + bodies_bytes;
         output.reserve(batch_bytes + 128);
-        match settings.via {
+        match settings.scenario.via {
             Via::Pub => line(output, &["PUB ", topic, "\n"]),
             Via::Dpub => {
-                let defer_ms = settings.defer_ms.to_string();
+                let defer_ms = settings.scenario.defer.as_millis().to_string();
                 line(output, &["DPUB ", topic, " ", &defer_ms, "\n"]);
             }
             Via::Mpub => {
@@ -224,10 +218,10 @@ impl Producer {
                 http::request(output, &path, &settings.host, batch_bytes);
             }
         }
-        if settings.via.is_batched() {
+        if settings.scenario.via.is_batched() {
             size(output, count as usize);
         }
-        let has_size = settings.via != Via::HttpPub;
+        let has_size = settings.scenario.via != Via::HttpPub;
         let mut header = Header {
             producer: self.record.producer,
             number: self.record.sent,
@@ -254,7 +248,7 @@ impl Producer {
         tally: &mut Tally,
     ) -> Result<usize, String> {
         let mut at = 0;
-        if self.settings.via.is_http() {
+        if self.is_http() {
             while let Some(response) = Response::parse(&input[at..])? {
                 at += response.consumed;
                 let text = String::from_utf8_lossy(response.body);
@@ -291,12 +285,12 @@ impl Producer {
         let count = u64::from(command.count);
         self.outstanding_messages -= count;
         if !ok {
-            tally.counts.error_answers += 1;
+            tally.counts.answers.error_answers += 1;
             let refused = command.first..command.first + count;
             self.record.refused.push(refused);
             // nsqd closes the connection after these; what was behind them stays unconfirmed.
             let goes_on = ["E_PUB_FAILED", "E_MPUB_FAILED", "E_DPUB_FAILED"];
-            if goes_on.iter().any(|code| text.starts_with(code)) || self.settings.via.is_http() {
+            if goes_on.iter().any(|code| text.starts_with(code)) || self.is_http() {
                 return Ok(());
             }
             return Err(format!("the daemon refused a publish: {text}"));
@@ -334,7 +328,7 @@ impl Producer {
         let mut count = 0;
         while pacer.peek().is_some_and(|at| at < until_ns) {
             pacer.advance();
-            count += u64::from(self.settings.per_command);
+            count += u64::from(self.settings.scenario.messages_per_command());
         }
         count.min(self.limit - self.record.sent)
     }

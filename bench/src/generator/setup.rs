@@ -9,6 +9,7 @@ use rustix::event::epoll;
 use super::connection::{Connection, Role};
 use super::{Generator, SETUPS_MAX, TICK_NS};
 use crate::generator::control::Control;
+use crate::random::chance;
 use crate::scenario::Client;
 
 impl Generator {
@@ -93,7 +94,7 @@ impl Generator {
     }
 
     pub(super) fn reconnect(&mut self, index: usize) -> Result<(), String> {
-        self.tally.counts.reconnected += 1;
+        self.tally.counts.answers.reconnected += 1;
         let connection = &mut self.connections[index];
         if let Role::Consumer(_, consumer) = &mut connection.role {
             consumer.dropped(&mut self.settings.control.ledger(consumer.channel));
@@ -104,7 +105,7 @@ impl Generator {
 
     pub(super) fn storm(&mut self, share: f64) -> Result<(), String> {
         for index in 0..self.connections.len() {
-            if self.connections[index].is_live_consumer() && self.random.chance(share) {
+            if self.connections[index].is_live_consumer() && chance(&mut self.random, share) {
                 self.reconnect(index)?;
             }
         }

@@ -10,7 +10,7 @@ use rustix::event::{Timespec, epoll};
 
 use super::connection::{Role, Stage};
 use super::{Generator, READ_BYTES, ROUNDS_MAX};
-use crate::generator::consumer::{CallContext, enter_into_ledger};
+use crate::generator::consumer::CallContext;
 use crate::generator::producer::Wait;
 
 impl Generator {
@@ -89,21 +89,19 @@ impl Generator {
         let output = &mut connection.link.output;
         let handled = match &mut connection.role {
             Role::Producer(producer) => producer.answers(input, now_ns, output, &mut self.tally),
-            Role::Consumer(settings, consumer) => {
-                let mut held = Vec::new();
+            Role::Consumer(_, consumer) => {
                 let mut context = CallContext {
                     now_ns,
                     measured: self.grid.measured(),
                     output,
                     tally: &mut self.tally,
                     entries: &mut self.entries,
-                    held: &mut held,
+                    connection: index,
+                    held: &mut self.held,
                 };
-                let handled = consumer.frames(input, &settings.behaviour, &mut context);
-                let entries = held.into_iter().map(|held| Reverse((held, index)));
-                self.held.extend(entries);
+                let handled = consumer.frames(input, &mut context);
                 let mut ledger = self.settings.control.ledger(consumer.channel);
-                enter_into_ledger(&mut self.entries, &mut ledger);
+                self.entries.drain(..).for_each(|entry| ledger.enter(entry));
                 handled
             }
         };

@@ -1,8 +1,10 @@
 //! `find-max`: the highest rate within an objective, held to confirm it, and the profile of it.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::generator::control::Control;
 use crate::machine::fingerprint;
-use crate::many_runs::search::{Next, Search, Stage};
+use crate::many_runs::search::{Search, Stage};
 use crate::many_runs::slo::Slo;
 use crate::result::{FindMaxResult, HistogramKind, Profile, RunResult, SearchStep, Verdict};
 use crate::run::{self, Finished, Options};
@@ -40,6 +42,7 @@ pub struct SearchSettings {
 }
 
 /// A finished search, with the confirming run's intervals.
+#[derive(Default)]
 pub struct Found {
     /// The result that is saved.
     pub result: FindMaxResult,
@@ -58,85 +61,81 @@ pub fn find_max(
     mut say: impl FnMut(&SearchStep),
 ) -> Found {
     let mut search = Search::new(settings.start, settings.most, settings.precision);
-    let mut steps = Vec::new();
-    let mut generator_limited = false;
-    let mut held = None;
-    let mut failure = None;
-    let found_per_s = 'search: loop {
-        let (stage, rate) = match search.next() {
-            Next::Try(stage, rate) => (stage, rate),
-            Next::Found(rate) => break Some(rate),
-            Next::Nothing => break None,
+    let mut found = Found::default();
+    found.result.slo = settings.slo.to_string();
+    let step_at = |rate: f64| Scenario {
+        duration: settings.step,
+        ..scenario.at_rate(rate)
+    };
+    while let Some((stage, rate)) = search.next() {
+        let scenario = match stage {
+            Stage::Hold => scenario.at_rate(rate),
+            Stage::Ramp | Stage::Bisect => step_at(rate),
         };
-        let mut scenario = scenario.at_rate(rate);
-        if stage != Stage::Hold {
-            scenario.duration = settings.step;
-        }
-        let (step, finished) = loop {
-            let finished = match run::run(target, &scenario, options) {
-                Ok(finished) => finished,
-                Err(error) => {
-                    failure = Some(error);
-                    break 'search None;
-                }
-            };
-            let step = step(stage, rate, &settings.slo, &finished.result);
-            say(&step);
-            steps.push(step.clone());
-            let tries_max = match (step.verdict, stage) {
-                _ if step.passed => 1,
-                (Verdict::GeneratorLimited, _) => TRIES_LIMITED_MAX,
-                (_, Stage::Hold) => 1,
-                (_, Stage::Ramp | Stage::Bisect) => TRIES_MAX,
-            };
-            let at_rate = |step: &&SearchStep| step.offered_per_s == rate;
-            let tries = steps.iter().rev().take_while(at_rate).count();
-            if Control::is_set(&options.stop) || finished.result.is_failed() {
-                break 'search None;
-            }
-            if tries >= tries_max {
-                break (step, finished);
-            }
+        let run = || run::run(target, &scenario, options);
+        let judge = |run: &RunResult| step(stage, rate, &settings.slo, run);
+        let Some((step, finished)) =
+            try_rate(run, judge, stage, &options.stop, &mut found, &mut say)
+        else {
+            break;
         };
-        let passed = step.passed;
         // The generator may be what failed: higher rates would say nothing about the daemon.
-        generator_limited |= !passed && step.verdict == Verdict::GeneratorLimited;
-        search.tried(passed);
-        if stage == Stage::Hold && passed {
-            held = Some(finished);
+        found.result.generator_limited |= !step.passed && step.verdict == Verdict::GeneratorLimited;
+        search.tried(step.passed);
+        if stage == Stage::Hold && step.passed {
+            found.result.found_per_s = Some(rate);
+            found.held = Some(finished);
         }
-    };
-    let mut result = FindMaxResult {
-        slo: settings.slo.to_string(),
-        found_per_s,
-        generator_limited,
-        reached_most: found_per_s == Some(settings.most),
-        failed_per_s: search.failed,
-        headroom: Vec::new(),
-        steps,
-        held: None,
-        profile: None,
-    };
-    if let (Some(rate), Some(held)) = (found_per_s, &held) {
-        result.headroom = settings.slo.headroom(&held.result);
+    }
+    found.result.reached_most = found.result.found_per_s == Some(settings.most);
+    found.result.failed_per_s = search.failed;
+    if let (Some(rate), Some(held)) = (found.result.found_per_s, &found.held) {
+        found.result.headroom = settings.slo.headroom(&held.result);
         // The same rate without consumers says what publishing and queueing cost by themselves. The channels are there,
         // so that messages stay queued for them; without HTTP they stay in the topic.
-        let mut alone = scenario.at_rate(rate);
-        alone.duration = settings.step;
+        let mut alone = step_at(rate);
         alone.consumers = 0;
         alone.channels = target.http.map_or(0, |_| scenario.channels);
         match run::run(target, &alone, options) {
             Ok(alone) => {
-                let profile = profile(target, &result, rate, &held.result, &alone.result);
-                result.profile = Some(profile);
+                let profile = profile(target, &found.result, rate, &held.result, &alone.result);
+                found.result.profile = Some(profile);
             }
-            Err(error) => failure = Some(error),
+            Err(error) => found.failure = Some(error),
         }
     }
-    Found {
-        result,
-        held,
-        failure,
+    found
+}
+
+/// Runs a rate, again if it fails, and returns the last step with its run; `None` if that ends the search.
+fn try_rate(
+    run: impl Fn() -> Result<Finished, String>,
+    judge: impl Fn(&RunResult) -> SearchStep,
+    stage: Stage,
+    stop: &AtomicBool,
+    found: &mut Found,
+    say: &mut impl FnMut(&SearchStep),
+) -> Option<(SearchStep, Finished)> {
+    loop {
+        let finished = run().map_err(|error| found.failure = Some(error)).ok()?;
+        let step = judge(&finished.result);
+        say(&step);
+        let at_rate = |earlier: &&SearchStep| earlier.offered_per_s == step.offered_per_s;
+        let earlier = found.result.steps.iter().rev().take_while(at_rate);
+        let tries = 1 + earlier.count();
+        found.result.steps.push(step.clone());
+        let tries_max = match (step.verdict, stage) {
+            _ if step.passed => 1,
+            (Verdict::GeneratorLimited, _) => TRIES_LIMITED_MAX,
+            (_, Stage::Hold) => 1,
+            (_, Stage::Ramp | Stage::Bisect) => TRIES_MAX,
+        };
+        if Control::is_set(stop) || finished.result.is_failed() {
+            return None;
+        }
+        if tries >= tries_max {
+            return Some((step, finished));
+        }
     }
 }
 

@@ -29,17 +29,6 @@ impl Stage {
     }
 }
 
-/// The next move of a search.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum Next {
-    /// A rate to try, and the stage it belongs to.
-    Try(Stage, f64),
-    /// The highest rate that was held.
-    Found(f64),
-    /// No rate passed and held: the search is given up.
-    Nothing,
-}
-
 /// Times that a rate is reduced when it fails to hold.
 const RETREATS_MAX: u32 = 4;
 /// Halvings of the first rate before it is given up.
@@ -77,15 +66,10 @@ impl Search {
         }
     }
 
-    /// Returns the next move.
-    pub fn next(&self) -> Next {
-        if self.held {
-            return Next::Found(self.rate);
-        }
-        if self.halvings > HALVINGS_MAX || self.retreats > RETREATS_MAX {
-            return Next::Nothing;
-        }
-        Next::Try(self.stage, self.rate)
+    /// Returns the next rate to try and the stage it belongs to; `None` when a rate was held, or the search is given up.
+    pub fn next(&self) -> Option<(Stage, f64)> {
+        let gives_up = self.halvings > HALVINGS_MAX || self.retreats > RETREATS_MAX;
+        (!self.held && !gives_up).then_some((self.stage, self.rate))
     }
 
     /// Enters the outcome of the rate that [`Search::next`] named.

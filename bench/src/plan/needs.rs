@@ -358,11 +358,11 @@ pub(super) fn per_s(value: f64) -> String {
     Unit::PerSecond.show(value)
 }
 
-fn bytes(value: f64) -> String {
+pub(super) fn bytes(value: f64) -> String {
     Unit::Bytes.show(value)
 }
 
-fn bytes_per_s(value: f64) -> String {
+pub(super) fn bytes_per_s(value: f64) -> String {
     Unit::BytesPerSecond.show(value)
 }
 

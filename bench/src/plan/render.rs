@@ -1,5 +1,6 @@
 //! A plan as text, for a terminal of 100 columns.
 
+use super::needs::{bytes, bytes_per_s};
 use super::sensitivity::{Sensitivity, VARIED_BY};
 use super::{CapacityPlan, is_cpu_left};
 use crate::scenario::unit::{Unit, number};
@@ -77,41 +78,36 @@ fn answer(plan: &CapacityPlan, out: &mut String) {
         number(needs.nodes.all)
     );
     put!(out, "({}), {spare} spare\n", needs.reason());
-    let mut row = |what: &str, all: Option<f64>, show: fn(f64) -> String, behind: &str| match all {
-        Some(all) => {
-            let (together, each) = (show(all), show(all / working));
-            put!(out, "  {what:<13} {together:>14}   {each}{behind}\n");
-        }
-        None => put!(out, "  {what:<13} {:>14}\n", "not measured"),
-    };
-    let memory = needs.memory_per_node.map(|memory| memory * working);
     // Without the reason, many nodes beside a small part of a core look like a mistake.
     let is_cpu_left = is_cpu_left(&plan.profile) && needs.nodes.for_rate == needs.nodes.exact;
-    let cores = plan.profile.cores;
-    let behind_cores = if is_cpu_left {
-        format!(" of {cores} a node: CPU did not limit the measured rate")
-    } else {
-        " a node".to_owned()
+    let cores_each = match plan.profile.cores {
+        cores if is_cpu_left => format!(" of {cores} a node: CPU did not limit the measured rate"),
+        _ => " a node".to_owned(),
     };
-    let cores = |cores: f64| Unit::Cores.show(cores);
-    let bytes = |bytes: f64| Unit::Bytes.show(bytes);
-    let writes = |bytes: f64| Unit::BytesPerSecond.show(bytes);
-    row("cores", needs.cores, cores, &behind_cores);
-    row("memory", memory, bytes, " a node");
-    row(
-        "disk space",
-        Some(needs.storage.disk_bytes),
-        bytes,
-        " a node",
-    );
-    row(
-        "disk writes",
-        Some(needs.storage.disk_rate),
-        writes,
-        " a node",
-    );
-    row("network in", Some(needs.network_in), gigabits, " a node");
-    row("network out", Some(needs.network_out), gigabits, " a node");
+    let memory = needs.memory_per_node.map(|memory| memory * working);
+    let storage = &needs.storage;
+    let rows: [(_, _, &dyn Fn(f64) -> String); 6] = [
+        ("cores", needs.cores, &|cores| Unit::Cores.show(cores)),
+        ("memory", memory, &bytes),
+        ("disk space", Some(storage.disk_bytes), &bytes),
+        ("disk writes", Some(storage.disk_rate), &bytes_per_s),
+        ("network in", Some(needs.network_in), &gigabits),
+        ("network out", Some(needs.network_out), &gigabits),
+    ];
+    for (what, all, show) in rows {
+        let each = if what == "cores" {
+            &cores_each
+        } else {
+            " a node"
+        };
+        match all {
+            Some(all) => {
+                let (together, part) = (show(all), show(all / working));
+                put!(out, "  {what:<13} {together:>14}   {part}{each}\n");
+            }
+            None => put!(out, "  {what:<13} {:>14}\n", "not measured"),
+        }
+    }
     if let Some((all, each)) = needs.nodes.connections.zip(plan.demand.clients) {
         let (all, each) = (number(all), number(each));
         put!(
@@ -144,8 +140,8 @@ fn sensitivities(all: &[Sensitivity], out: &mut String) {
             put!(out, "  {input:<26} {nodes:>6} {cores:>7} ");
             put!(out, "{space:>11} {writes:>12} {network:>14}{remark}\n");
         };
-        let bytes = ["disk space", "disk writes", "network out"];
-        line([sensitivity.name, "nodes", "cores"], bytes, "");
+        let headings = ["disk space", "disk writes", "network out"];
+        line([sensitivity.name, "nodes", "cores"], headings, "");
         let mut rows = vec![(&sensitivity.planned, "  as planned")];
         rows.extend(sensitivity.variants.iter().map(|row| (row, "")));
         rows.sort_by(|one, other| one.0.value.total_cmp(&other.0.value));
@@ -155,8 +151,8 @@ fn sensitivities(all: &[Sensitivity], out: &mut String) {
             let needs = &variant.needs;
             let (input, nodes) = ((sensitivity.show)(variant.value), number(needs.nodes.all));
             let cores = needs.cores.map_or_else(|| "-".to_owned(), number);
-            let space = Unit::Bytes.show(needs.storage.disk_bytes);
-            let writes = Unit::BytesPerSecond.show(needs.storage.disk_rate);
+            let space = bytes(needs.storage.disk_bytes);
+            let writes = bytes_per_s(needs.storage.disk_rate);
             let network = gigabits(needs.network_out);
             line(
                 [&input, &nodes, &cores],

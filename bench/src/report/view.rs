@@ -128,53 +128,7 @@ impl PageData {
         let mut columns = Vec::new();
         let mut results = Vec::new();
         for (name, result) in named {
-            let machine = &result.machine;
-            let section = match result.outcome {
-                Outcome::Run(run) => {
-                    let scenario = run.scenario.name.clone();
-                    let summary = run.scenario.summary();
-                    columns.push(Column::new(&name, machine, vec![*run], 0)?);
-                    Section::Run { scenario, summary }
-                }
-                Outcome::Sweep(sweep) => {
-                    let runs: Vec<&RunResult> = sweep.steps.iter().collect();
-                    let verdicts = judgement::of_many(&runs, "step");
-                    let step = |mut run: RunResult| {
-                        run.series.clear();
-                        Column::new(&name, machine, vec![run], 0)
-                    };
-                    let steps = sweep.steps.into_iter().map(step);
-                    Section::Sweep {
-                        knee_per_s: sweep.knee_per_s,
-                        knee: judgement::knee(sweep.knee_per_s),
-                        verdicts,
-                        steps: Group::new(steps.collect::<Result<_, _>>()?, 1),
-                    }
-                }
-                Outcome::FindMax(mut found) => {
-                    if let Some(run) = found.held.take() {
-                        let mut column = Column::new(&name, machine, vec![run], 0)?;
-                        let remark = "the confirming run at the highest rate within the objective";
-                        column.remark = remark.to_owned();
-                        columns.push(column);
-                    }
-                    let limit = match (found.generator_limited, found.reached_most) {
-                        (true, _) => Some(judgement::SEARCH_LIMITED),
-                        (false, true) => Some(judgement::SEARCH_REACHED_MOST),
-                        (false, false) => None,
-                    };
-                    Section::FindMax { found, limit }
-                }
-                Outcome::Compare(mut compare) => {
-                    for side in [&mut compare.a, &mut compare.b] {
-                        columns.extend(column_of_side(&name, machine, side)?);
-                    }
-                    Section::Compare {
-                        verdict: judgement::comparison(&compare),
-                        compare,
-                    }
-                }
-            };
+            let section = Section::new(&name, &result.machine, result.outcome, &mut columns)?;
             results.push(ShownResult {
                 name,
                 tool: result.tool,
@@ -195,6 +149,63 @@ impl PageData {
             whose: verdicts
                 .map(|verdict| (verdict, judgement::whose(verdict)))
                 .into(),
+        })
+    }
+}
+
+impl Section {
+    /// Takes the runs of a result into `columns`, and the rest into its section.
+    fn new(
+        name: &str,
+        machine: &Machine,
+        outcome: Outcome,
+        columns: &mut Vec<Column>,
+    ) -> Result<Section, String> {
+        Ok(match outcome {
+            Outcome::Run(run) => {
+                let scenario = run.scenario.name.clone();
+                let summary = run.scenario.summary();
+                columns.push(Column::new(name, machine, vec![*run], 0)?);
+                Section::Run { scenario, summary }
+            }
+            Outcome::Sweep(sweep) => {
+                let runs: Vec<&RunResult> = sweep.steps.iter().collect();
+                let verdicts = judgement::of_many(&runs, "step");
+                let step = |mut run: RunResult| {
+                    run.series.clear();
+                    Column::new(name, machine, vec![run], 0)
+                };
+                let steps = sweep.steps.into_iter().map(step);
+                Section::Sweep {
+                    knee_per_s: sweep.knee_per_s,
+                    knee: judgement::knee(sweep.knee_per_s),
+                    verdicts,
+                    steps: Group::new(steps.collect::<Result<_, _>>()?, 1),
+                }
+            }
+            Outcome::FindMax(mut found) => {
+                if let Some(run) = found.held.take() {
+                    let mut column = Column::new(name, machine, vec![run], 0)?;
+                    let remark = "the confirming run at the highest rate within the objective";
+                    column.remark = remark.to_owned();
+                    columns.push(column);
+                }
+                let limit = match (found.generator_limited, found.reached_most) {
+                    (true, _) => Some(judgement::SEARCH_LIMITED),
+                    (false, true) => Some(judgement::SEARCH_REACHED_MOST),
+                    (false, false) => None,
+                };
+                Section::FindMax { found, limit }
+            }
+            Outcome::Compare(mut compare) => {
+                for side in [&mut compare.a, &mut compare.b] {
+                    columns.extend(column_of_side(name, machine, side)?);
+                }
+                Section::Compare {
+                    verdict: judgement::comparison(&compare),
+                    compare,
+                }
+            }
         })
     }
 }

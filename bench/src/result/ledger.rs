@@ -107,6 +107,17 @@ pub struct Delivery {
     pub attempts: u16,
 }
 
+/// An entry of a consumer in its channel's ledger.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LedgerEntry {
+    /// A message that arrived intact.
+    Delivered(Delivery),
+    /// A message that will be given back or left to time out, so that it comes once more: its producer and its number.
+    GivenBack(u32, u64),
+    /// A message whose checksum does not fit.
+    Damaged,
+}
+
 /// The account of the deliveries of one channel, over all topics.
 #[derive(Debug, Default)]
 pub struct ChannelLedger {
@@ -129,9 +140,20 @@ pub struct ChannelLedger {
 }
 
 impl ChannelLedger {
-    /// Enters a delivery.
+    /// Makes an entry.
     #[inline]
-    pub fn deliver(&mut self, delivery: Delivery) {
+    pub fn enter(&mut self, entry: LedgerEntry) {
+        match entry {
+            LedgerEntry::Delivered(delivery) => self.deliver(delivery),
+            LedgerEntry::GivenBack(producer, number) => {
+                self.given_back.insert((producer, number));
+            }
+            LedgerEntry::Damaged => self.corrupted += 1,
+        }
+    }
+
+    #[inline]
+    fn deliver(&mut self, delivery: Delivery) {
         let index = match self.last {
             Some((producer, index)) if producer == delivery.producer => index,
             _ => self.index(delivery.producer),
@@ -173,20 +195,10 @@ impl ChannelLedger {
         index
     }
 
-    /// Expects one more delivery of a message that its consumer gives back.
-    pub fn give_back(&mut self, producer: u32, number: u64) {
-        self.given_back.insert((producer, number));
-    }
-
     /// Allows repeated deliveries: a connection was dropped before the daemon saw its last FINs, or is
     /// read so late that messages may time out on the way.
     pub fn allow_redeliveries(&mut self) {
         self.allows_redeliveries = true;
-    }
-
-    /// Counts a message whose checksum does not fit.
-    pub fn damaged(&mut self) {
-        self.corrupted += 1;
     }
 
     /// Different messages that arrived, intact or not.

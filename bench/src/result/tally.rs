@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 
-use crate::result::{HistogramKind, HistogramRecord, Percentiles};
+use crate::result::{Answers, HistogramKind, HistogramRecord, Percentiles};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
@@ -81,18 +81,8 @@ pub struct Counts {
     pub acknowledged: u64,
     /// Messages delivered, over all channels.
     pub delivered: u64,
-    /// Messages answered with FIN.
-    pub finished: u64,
-    /// Messages answered with REQ.
-    pub requeued: u64,
-    /// TOUCHes sent.
-    pub touched: u64,
-    /// Deliveries deliberately left without an answer.
-    pub left_to_time_out: u64,
-    /// Connections made again.
-    pub reconnected: u64,
-    /// Error answers that do not end the connection, such as E_FIN_FAILED.
-    pub error_answers: u64,
+    /// The answers of consumers, and what went on beside them.
+    pub answers: Answers,
     /// First deliveries behind a later message of the same producer on the same connection.
     pub reordered: u64,
     /// Messages that this run did not publish.
@@ -104,9 +94,9 @@ pub struct Counts {
 impl Counts {
     /// Adds the counts of `other`.
     pub fn add(&mut self, other: &Counts) {
-        add_fields!(self, other, sent sent_bytes acknowledged delivered finished requeued touched);
-        add_fields!(self, other, left_to_time_out reconnected error_answers reordered);
-        add_fields!(self, other, foreign from_future);
+        add_fields!(self, other, sent sent_bytes acknowledged delivered reordered foreign from_future);
+        let (to, from) = (&mut self.answers, &other.answers);
+        add_fields!(to, from, finished requeued touched left_to_time_out reconnected error_answers);
     }
 }
 

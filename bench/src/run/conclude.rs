@@ -139,12 +139,7 @@ fn totals(scenario: &Scenario, recording: &Recording, times: &MeasuredTimes) -> 
         delivered_per_s: per(delivered, seconds(times.delivered.0, times.delivered.1)),
         message_bytes_mean,
         acknowledged_bytes_per_s: acknowledged_per_s * message_bytes_mean,
-        finished: all.finished,
-        requeued: all.requeued,
-        touched: all.touched,
-        left_to_time_out: all.left_to_time_out,
-        reconnected: all.reconnected,
-        error_answers: all.error_answers,
+        answers: all.answers,
     }
 }
 

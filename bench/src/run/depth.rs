@@ -20,13 +20,16 @@ const STOP_LOOK: Duration = Duration::from_millis(10);
 const EMPTY_LOOKS: usize = 4;
 
 /// The numbers of messages that the daemon holds in a run's topics.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Depth {
     /// Messages that wait in channels, and in topics without a channel.
     pub depth: u64,
     /// Messages delivered and not answered yet.
+    #[serde(rename = "in_flight_count")]
     pub in_flight: u64,
     /// Messages that wait for the end of their delay.
+    #[serde(rename = "deferred_count")]
     pub deferred: u64,
 }
 
@@ -48,15 +51,7 @@ struct Stats {
 struct Topic {
     topic_name: String,
     depth: u64,
-    channels: Vec<Channel>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(default)]
-struct Channel {
-    depth: u64,
-    in_flight_count: u64,
-    deferred_count: u64,
+    channels: Vec<Depth>,
 }
 
 /// Asks `/stats` for the topics whose names begin with `prefix`, or for the topic `prefix` alone if `single`.
@@ -77,9 +72,7 @@ fn parse(body: &[u8], prefix: &str) -> Result<Depth, String> {
     for topic in stats.topics.iter().filter(is_ours) {
         sum.depth += topic.depth;
         for channel in &topic.channels {
-            sum.depth += channel.depth;
-            sum.in_flight += channel.in_flight_count;
-            sum.deferred += channel.deferred_count;
+            add_fields!(sum, channel, depth in_flight deferred);
         }
     }
     Ok(sum)

@@ -13,13 +13,13 @@ use crate::generator::pace::{Curve, Pace};
 use crate::generator::producer::{Producer, PublishSettings};
 use crate::generator::{ConsumerSettings, GeneratorSettings, Reading, Role};
 use crate::http::call;
-use crate::random::Random;
 use crate::run::depth;
 use crate::scenario::header::{Filler, HEADER_BYTES};
 use crate::scenario::size::Sizes;
 use crate::scenario::upgrades::Upgrades;
 use crate::scenario::{Client, Scenario};
 use crate::target::Target;
+use fastrand::Rng;
 
 /// Sizes drawn beforehand, to be used in turn.
 const SIZES: usize = 4096;
@@ -45,22 +45,10 @@ pub(super) fn prepare(
 ) -> Result<Prepared, String> {
     let connections = u64::from(scenario.producers) + scenario.consumer_connections();
     allow_descriptors(connections)?;
-    if let Some(most) = target.rdy_max
-        && scenario.consumers > 0
-        && u64::from(scenario.rdy) > most
-    {
-        return Err(format!(
-            "RDY {} is more than the daemon allows ({most}); give --rdy, or the daemon --max-rdy-count",
-            scenario.rdy
-        ));
-    }
-    let http = target.http;
-    if scenario.via.is_http() && scenario.producers > 0 && http.is_none() {
-        return Err("publishing over HTTP needs --http-address".into());
-    }
+    check(target, scenario)?;
     let upgrades = Arc::new(Upgrades::new(scenario, target.tcp)?);
     // The clock's lower bits differ from run to run.
-    let run = (Random::new(clock.now_ns()).bits() & 0xffff) as u16;
+    let run = (Rng::with_seed(clock.now_ns()).u64(..) & 0xffff) as u16;
     let made_up = || format!("nsq_bench_{run:04x}");
     let prefix = options.topic.clone().unwrap_or_else(made_up);
     let topics = names(&prefix, scenario.topics);
@@ -74,23 +62,21 @@ pub(super) fn prepare(
     let consumed = if is_consumed { channels.len() } else { 0 };
     let control = Arc::new(Control::new(consumed));
     if scenario.reads_late() {
-        control.allow_redeliveries();
+        // Messages may time out on their way to a consumer that reads late.
+        for mut ledger in control.all_ledgers() {
+            ledger.allow_redeliveries();
+        }
     }
     let shared = Arc::new(scenario.clone());
     let consuming = options.threads.max(1);
-    let threads = match scenario.client {
-        Client::EventLoop => consuming,
-        // Consumers have threads of their own.
-        Client::Blocking if scenario.consumers > 0 => scenario.producers as usize + consuming,
-        Client::Blocking => scenario.producers.max(1) as usize,
-    };
+    let threads = threads(scenario, consuming);
     let mut generators: Vec<GeneratorSettings> = (0..threads)
         .map(|generator| GeneratorSettings {
             generator,
             core: (!options.cores.is_empty())
                 .then(|| options.cores[generator % options.cores.len()]),
             tcp: target.tcp,
-            http,
+            http: target.http,
             upgrades: Arc::clone(&upgrades),
             clock,
             control: Arc::clone(&control),
@@ -123,6 +109,32 @@ pub(super) fn prepare(
         generators,
         connections: usize::try_from(connections).unwrap_or(usize::MAX),
     })
+}
+
+/// Refuses a scenario that the daemon cannot serve.
+fn check(target: &Target, scenario: &Scenario) -> Result<(), String> {
+    if let Some(most) = target.rdy_max
+        && scenario.consumers > 0
+        && u64::from(scenario.rdy) > most
+    {
+        return Err(format!(
+            "RDY {} is more than the daemon allows ({most}); give --rdy, or the daemon --max-rdy-count",
+            scenario.rdy
+        ));
+    }
+    if scenario.via.is_http() && scenario.producers > 0 && target.http.is_none() {
+        return Err("publishing over HTTP needs --http-address".into());
+    }
+    Ok(())
+}
+
+/// Returns the number of generator threads. Consumers have `consuming` of them, of their own if clients block.
+fn threads(scenario: &Scenario, consuming: usize) -> usize {
+    match scenario.client {
+        Client::EventLoop => consuming,
+        Client::Blocking if scenario.consumers > 0 => scenario.producers as usize + consuming,
+        Client::Blocking => scenario.producers.max(1) as usize,
+    }
 }
 
 /// Refuses the topics that `options` names if the daemon has messages in them: they are those of an application, or of
@@ -205,14 +217,7 @@ fn producers(target: &Target, scenario: &Scenario, topics: &[String], run: u16) 
     let per_command = scenario.messages_per_command();
     let (filler, sizes) = bodies(&scenario.size, scenario.seed);
     let publish = Arc::new(PublishSettings {
-        via: scenario.via,
-        per_command,
-        defer_ms: scenario.defer.as_millis(),
-        window: rate.is_none().then_some(match scenario.client {
-            Client::EventLoop => scenario.window.into(),
-            // A blocking client has one command under way.
-            Client::Blocking => per_command.into(),
-        }),
+        scenario: scenario.clone(),
         topics: topics.to_vec(),
         host: target.http.map(|http| http.to_string()).unwrap_or_default(),
         filler,
@@ -239,10 +244,10 @@ fn producers(target: &Target, scenario: &Scenario, topics: &[String], run: u16) 
 
 /// Makes the filler of all messages, and draws their sizes.
 fn bodies(sizes: &Sizes, seed: u64) -> (Vec<u8>, Vec<Filler>) {
-    let mut random = Random::new(seed);
+    let mut random = Rng::with_seed(seed);
     let mut filler = Vec::with_capacity(sizes.bytes_max() + 8);
     while filler.len() < sizes.bytes_max() {
-        filler.extend_from_slice(&random.bits().to_le_bytes());
+        filler.extend_from_slice(&random.u64(..).to_le_bytes());
     }
     let is_fixed = matches!(sizes, Sizes::Fixed(_));
     let draws = if is_fixed { 1 } else { SIZES };
@@ -270,10 +275,9 @@ fn consumers(topics: &[String], channels: &[String], behaviour: Behaviour) -> Ve
                         index if index < slow + stalled => Reading::Stalled,
                         _ => Reading::AtOnce,
                     },
-                    behaviour: Arc::clone(&behaviour),
                 };
                 let seed = scenario.seed.wrapping_mul(31).wrapping_add(index);
-                let consumer = Consumer::new(number, seed);
+                let consumer = Consumer::new(number, Arc::clone(&behaviour), seed);
                 consumers.push(Role::Consumer(Box::new(settings), Box::new(consumer)));
             }
         }

@@ -71,17 +71,18 @@ impl fmt::Display for Threads {
     }
 }
 
-/// Judges the observations.
-pub fn judge(observed: &Observed) -> SelfCheck {
+/// Says which threads were busy, in reasons, and which others waited for a core, in notes. `all` are CPU and waiting time
+/// of each thread.
+fn shares_of_cores(all: &[(f64, f64)]) -> (Vec<String>, Vec<String>) {
     let mut reasons = Vec::new();
     let mut notes = Vec::new();
     for (is_busy, list) in [(true, &mut reasons), (false, &mut notes)] {
         let chosen = |waits: bool| {
-            let threads = observed.threads.iter().copied().enumerate();
+            let threads = all.iter().copied().enumerate();
             let threads = threads.filter(|(_, (cpu, wait))| {
                 (cpu + wait >= BUSY_PERCENT) == is_busy && (*wait >= WAIT_PERCENT) == waits
             });
-            Threads(threads.collect(), observed.threads.len())
+            Threads(threads.collect(), all.len())
         };
         let (waiting, working) = (chosen(true), chosen(false));
         if !waiting.0.is_empty() {
@@ -100,22 +101,34 @@ pub fn judge(observed: &Observed) -> SelfCheck {
             ));
         }
     }
+    (reasons, notes)
+}
+
+/// Says of which latencies the generator's own lateness may be a large part.
+fn too_late(observed: &Observed, late_us: f64) -> impl Iterator<Item = String> {
+    let publish = observed.publish.map(|latency| ("publish", latency));
+    let delivery = observed.delivery.map(|latency| ("delivery", latency));
+    let shares = publish.into_iter().chain(delivery);
+    let shares = shares.map(move |(name, latency)| (name, late_us / latency.p99_us));
+    let large = shares.filter(|(_, share)| *share > LATENESS_SHARE);
+    large.map(move |(name, share)| {
+        let percent = 100.0 * share;
+        format!(
+            "the generator sent up to {late_us:.0} us late (p99), which is {percent:.0} % of the p99 {name} latency"
+        )
+    })
+}
+
+/// Judges the observations.
+pub fn judge(observed: &Observed) -> SelfCheck {
+    let (mut reasons, mut notes) = shares_of_cores(&observed.threads);
     let late_us = observed.lateness.map(|lateness| lateness.p99_us);
     let late_us = late_us.filter(|late_us| *late_us > LATENESS_US_MIN);
-    if let Some(late_us) = late_us {
-        let publish = observed.publish.map(|latency| ("publish", latency));
-        let delivery = observed.delivery.map(|latency| ("delivery", latency));
-        for (name, latency) in publish.into_iter().chain(delivery) {
-            let share = late_us / latency.p99_us;
-            if share > LATENESS_SHARE {
-                reasons.push(format!(
-                    "the generator sent up to {late_us:.0} us late (p99), which is {:.0} % of the p99 {name} \
-                     latency",
-                    100.0 * share
-                ));
-            }
-        }
-    }
+    reasons.extend(
+        late_us
+            .into_iter()
+            .flat_map(|late_us| too_late(observed, late_us)),
+    );
     let sent_share = observed
         .sent_and_unsent
         .map(|(sent, unsent)| match sent + unsent {

@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::random::Random;
+use crate::random::normal;
 use crate::scenario::header::HEADER_BYTES;
+use fastrand::Rng;
 
 /// Largest body that can be asked for, in bytes.
 pub const BODY_BYTES_MAX: usize = 1 << 30;
@@ -28,14 +29,14 @@ pub enum Sizes {
 
 impl Sizes {
     /// Draws one size, never less than the header needs nor more than [`Sizes::bytes_max`].
-    pub fn draw(&self, random: &mut Random) -> usize {
+    pub fn draw(&self, random: &mut Rng) -> usize {
         let bytes = match self {
             Sizes::Fixed(bytes) => *bytes,
-            Sizes::Uniform(least, most) => least + random.below((most - least) as u64 + 1) as usize,
-            Sizes::LogNormal(median, sigma) => (median * (sigma * random.normal()).exp()) as usize,
+            Sizes::Uniform(least, most) => least + random.u64(..(most - least) as u64 + 1) as usize,
+            Sizes::LogNormal(median, sigma) => (median * (sigma * normal(random)).exp()) as usize,
             Sizes::List(list) => {
                 let total: u64 = list.iter().map(|(_, weight)| u64::from(*weight)).sum();
-                let mut at = random.below(total);
+                let mut at = random.u64(..total);
                 let found = list.iter().find(|(_, weight)| {
                     let found = at < u64::from(*weight);
                     at = at.saturating_sub(u64::from(*weight));

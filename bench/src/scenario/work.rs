@@ -5,8 +5,9 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-use crate::random::Random;
+use crate::random::exponential;
 use crate::scenario::span::Span;
+use fastrand::Rng;
 
 /// The distribution of work times, as written on the command line and in files: `0`, `1ms`,
 /// `uniform:1ms-5ms`, `exp:2ms` (mean).
@@ -26,14 +27,14 @@ pub enum Work {
 
 impl Work {
     /// Draws the work time of one message, in nanoseconds.
-    pub fn draw_ns(&self, random: &mut Random) -> u64 {
+    pub fn draw_ns(&self, random: &mut Rng) -> u64 {
         match self {
             Work::None => 0,
             Work::Fixed(span) => span.as_ns(),
             Work::Uniform(least, most) => {
-                least.as_ns() + random.below(most.as_ns() - least.as_ns() + 1)
+                least.as_ns() + random.u64(..most.as_ns() - least.as_ns() + 1)
             }
-            Work::Exponential(mean) => Span(mean.0.mul_f64(random.exponential())).as_ns(),
+            Work::Exponential(mean) => Span(mean.0.mul_f64(exponential(random))).as_ns(),
         }
     }
 }

@@ -1,10 +1,8 @@
 //! Results like those of a daemon with stalls, made from a seed.
 
-use base64::Engine as _;
-use base64::prelude::BASE64_STANDARD;
-use hdrhistogram::Histogram;
-use hdrhistogram::serialization::{Serializer, V2DeflateSerializer};
-use nsq_bench::random::Random;
+use fastrand::Rng;
+use nsq_bench::random::normal;
+use nsq_bench::result::tally::{latencies, percentiles, record};
 use nsq_bench::result::*;
 use nsq_bench::scenario::rate::Rate;
 use nsq_bench::scenario::{Scenario, Via};
@@ -45,58 +43,21 @@ fn machine() -> Machine {
     }
 }
 
-fn percentiles(histogram: &Histogram<u64>) -> Option<Percentiles> {
-    let us = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
-    (!histogram.is_empty()).then(|| Percentiles {
-        count: histogram.len(),
-        p50_us: us(0.5),
-        p99_us: us(0.99),
-        p999_us: us(0.999),
-        max_us: histogram.max() as f64 / 1e3,
-    })
-}
-
-fn record(kind: HistogramKind, histogram: &Histogram<u64>) -> HistogramRecord {
-    let us = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e3;
-    let mut bytes = Vec::new();
-    V2DeflateSerializer::new()
-        .serialize(histogram, &mut bytes)
-        .unwrap();
-    HistogramRecord {
-        kind,
-        count: histogram.len(),
-        min_us: histogram.min() as f64 / 1e3,
-        mean_us: histogram.mean() / 1e3,
-        p50_us: us(0.5),
-        p90_us: us(0.9),
-        p99_us: us(0.99),
-        p999_us: us(0.999),
-        p9999_us: us(0.9999),
-        max_us: histogram.max() as f64 / 1e3,
-        hdr_base64: BASE64_STANDARD.encode(bytes),
-        hdr_log: None,
-    }
-}
-
-fn histogram() -> Histogram<u64> {
-    Histogram::new_with_bounds(1, 3_600_000_000_000, 3).unwrap()
-}
-
 /// Makes a run of a minute, after 5 s of warm-up and before 2 s of drain.
 pub(crate) fn run(behaviour: Behaviour) -> RunResult {
-    let mut random = Random::new(behaviour.seed);
-    let (mut publish, mut delivery) = (histogram(), histogram());
+    let mut random = Rng::with_seed(behaviour.seed);
+    let (mut publish, mut delivery) = (latencies(), latencies());
     let mut series = Vec::new();
-    for second in 1..=67 {
+    for second in 1..=67u32 {
         let phase = match second {
             ..=5 => Phase::WarmUp,
             6..=65 => Phase::Measure,
             _ => Phase::Drain,
         };
         let stalls = second % 15 == 12;
-        let (mut published, mut delivered) = (histogram(), histogram());
+        let (mut published, mut delivered) = (latencies(), latencies());
         for sample in 0..2000 {
-            let draw = |random: &mut Random, median: f64| median * (0.45 * random.normal()).exp();
+            let draw = |random: &mut Rng, median: f64| median * (0.45 * normal(random)).exp();
             let mut waited = draw(&mut random, behaviour.median_us);
             if stalls && sample < 300 {
                 waited += behaviour.stall_us * (1.0 - f64::from(sample) / 300.0);
@@ -112,7 +73,7 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
             publish.add(&published).unwrap();
             delivery.add(&delivered).unwrap();
         }
-        let jitter = 1.0 + 0.01 * random.normal();
+        let jitter = 1.0 + 0.01 * normal(&mut random);
         let rate = if is_drain {
             0.0
         } else {
@@ -144,7 +105,7 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
             deferred: Some(0),
             daemon: Some(ProcessInterval {
                 cpu_percent: behaviour.cpu_percent * jitter,
-                rss_bytes: 48_000_000 + second as u64 * 90_000,
+                rss_bytes: 48_000_000 + u64::from(second) * 90_000,
                 switches_voluntary_per_s: 4000.0,
                 switches_involuntary_per_s: 40.0,
                 disk_written_bytes_per_s: if stalls { 9e6 } else { 2e5 },
@@ -177,8 +138,10 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
             delivered_per_s: behaviour.rate,
             message_bytes_mean: 200.0,
             acknowledged_bytes_per_s: behaviour.rate * 200.0,
-            finished: count,
-            ..Totals::default()
+            answers: Answers {
+                finished: count,
+                ..Answers::default()
+            },
         },
         ledger: Ledger {
             sent: count,
@@ -191,8 +154,6 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
         resources: Some(Resources {
             cpu_s: behaviour.cpu_percent * 0.6,
             cpu_us_per_message: Some(behaviour.cpu_percent * 0.6e6 / (2.0 * count as f64)),
-            cpu_us_per_published: None,
-            cpu_us_per_delivered: None,
             rss_start_bytes: 48_000_000,
             rss_max_bytes: 54_000_000,
             memory_bytes_per_queued: Some(279.0),
@@ -200,18 +161,21 @@ pub(crate) fn run(behaviour: Behaviour) -> RunResult {
             disk_bytes_per_message: Some(47e6 / count as f64),
             switches_voluntary: 240_000,
             switches_involuntary: 2_400,
+            ..Resources::default()
         }),
         self_check: SelfCheck {
-            verdict: Verdict::Trusted,
-            reasons: Vec::new(),
             thread_cpu_percent: vec![16.0, 15.0],
             sent_share: Some(1.0),
             stolen_percent: Some(0.0),
+            ..SelfCheck::default()
         },
-        histograms: vec![
+        histograms: [
             record(HistogramKind::Publish, &publish),
             record(HistogramKind::Delivery, &delivery),
-        ],
+        ]
+        .into_iter()
+        .flatten()
+        .collect(),
         series,
     }
 }
@@ -285,15 +249,16 @@ pub(crate) fn find_max() -> FindMaxResult {
         offered_per_s,
         stage: stage.into(),
         passed: p99_us < 5000.0,
-        missed: if p99_us < 5000.0 {
-            Vec::new()
-        } else {
-            vec!["p99<5ms: 7.1ms".into()]
-        },
+        missed: Vec::from_iter((p99_us >= 5000.0).then(|| "p99<5ms: 7.1ms".into())),
         verdict: Verdict::Trusted,
         acknowledged_per_s: offered_per_s,
         publish_p99_us: Some(p99_us * 0.6),
         delivery_p99_us: Some(p99_us),
+    };
+    let headroom = |term: &str, measured, left_share| Headroom {
+        term: term.into(),
+        measured,
+        left_share,
     };
     let held = run(Behaviour {
         rate: 212_000.0,
@@ -303,20 +268,10 @@ pub(crate) fn find_max() -> FindMaxResult {
     FindMaxResult {
         slo: "p99<5ms,lost=0".into(),
         found_per_s: Some(212_000.0),
-        generator_limited: false,
-        reached_most: false,
         failed_per_s: Some(219_000.0),
         headroom: vec![
-            Headroom {
-                term: "p99<5ms".into(),
-                measured: 2900.0,
-                left_share: Some(0.42),
-            },
-            Headroom {
-                term: "lost=0".into(),
-                measured: 0.0,
-                left_share: None,
-            },
+            headroom("p99<5ms", 2900.0, Some(0.42)),
+            headroom("lost=0", 0.0, None),
         ],
         steps: vec![
             step("ramp", 50_000.0, 420.0),
@@ -347,19 +302,13 @@ pub(crate) fn find_max() -> FindMaxResult {
             disk_bytes_per_message: Some(462.0),
         }),
         held: Some(held),
+        ..FindMaxResult::default()
     }
 }
 
 pub(crate) fn compare() -> CompareResult {
     let side = |name: &str, behaviour: Behaviour| {
-        let runs = (0..5u64)
-            .map(|round| {
-                run(Behaviour {
-                    seed: round,
-                    ..behaviour
-                })
-            })
-            .collect();
+        let runs = (0..5).map(|seed| run(Behaviour { seed, ..behaviour }));
         let metric = |name: &str, unit: &str, higher_is_better, values: [f64; 5]| {
             let mut sorted = values;
             sorted.sort_by(f64::total_cmp);
@@ -374,36 +323,20 @@ pub(crate) fn compare() -> CompareResult {
             }
         };
         let x = behaviour.cpu_percent / 42.0;
+        let delivered = [660e3, 655e3, 671e3, 640e3, 662e3].map(|v| v / x);
+        let cpu = [0.71, 0.74, 0.65, 0.76, 0.70].map(|v| v * x);
+        let memory = [279.0, 280.0, 279.0, 278.0, 281.0];
+        let p99 = [410.0, 480.0, 402.0, 640.0, 433.0].map(|v| v * x);
         let metrics = vec![
-            metric(
-                "delivered_per_s",
-                "msg/s",
-                true,
-                [660e3, 655e3, 671e3, 640e3, 662e3].map(|v| v / x),
-            ),
-            metric(
-                "cpu_us_per_message",
-                "us",
-                false,
-                [0.71, 0.74, 0.65, 0.76, 0.70].map(|v| v * x),
-            ),
-            metric(
-                "memory_bytes_per_queued",
-                "bytes",
-                false,
-                [279.0, 280.0, 279.0, 278.0, 281.0],
-            ),
-            metric(
-                "delivery_p99_us",
-                "us",
-                false,
-                [410.0, 480.0, 402.0, 640.0, 433.0].map(|v| v * x),
-            ),
+            metric("delivered_per_s", "msg/s", true, delivered),
+            metric("cpu_us_per_message", "us", false, cpu),
+            metric("memory_bytes_per_queued", "bytes", false, memory),
+            metric("delivery_p99_us", "us", false, p99),
         ];
         Side {
             name: name.into(),
             command: format!("{name} --tcp-address={{tcp}}"),
-            runs,
+            runs: runs.collect(),
             metrics,
         }
     };

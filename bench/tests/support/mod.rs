@@ -1,7 +1,7 @@
 //! Sinks and targets for the tests of the generator.
 
 use std::net::SocketAddr;
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use clap::Parser;
@@ -59,4 +59,24 @@ pub(crate) fn program(args: &[&str]) -> Command {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     command
+}
+
+/// Runs the program with the words of `line` to its end. The program must fail with this code and these words on
+/// standard error, and without figures.
+pub(crate) fn check_refused(line: &str, code: i32, words: &str) {
+    let args = shlex::split(line).unwrap();
+    let args: Vec<&str> = args.iter().map(String::as_str).collect();
+    let (found, stdout, stderr) = text(&program(&args).output().unwrap());
+    assert_eq!(found, Some(code), "{line}: {stdout}{stderr}");
+    assert!(stderr.contains(words), "{line}: {stderr}");
+    assert!(!stdout.contains("ledger"), "{line}: {stdout}");
+}
+
+/// Returns the exit code, standard output and standard error of a program.
+pub(crate) fn text(output: &Output) -> (Option<i32>, String, String) {
+    (
+        output.status.code(),
+        String::from_utf8_lossy(&output.stdout).into_owned(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    )
 }

@@ -2,20 +2,24 @@ use super::*;
 use crate::generator::pace::Pace;
 use crate::scenario::Arrivals;
 use crate::scenario::header::Decoded;
+use crate::scenario::span::Span;
 use wire::command::Command;
 use wire::decode::{ClientState, Context, Decoder};
 use wire::limits::Limits;
 
 const SECOND: u64 = 1_000_000_000;
 
-fn settings(via: Via, window: Option<u64>) -> Arc<PublishSettings> {
+fn settings(via: Via, window: Option<u32>) -> Arc<PublishSettings> {
     let filler = vec![7; 500];
     let sizes = vec![Filler::new(&filler, 0), Filler::new(&filler, 100)];
     Arc::new(PublishSettings {
-        via,
-        per_command: if via.is_batched() { 3 } else { 1 },
-        defer_ms: 1500,
-        window,
+        scenario: Scenario {
+            via,
+            batch: 3,
+            defer: Span::from_millis(1500),
+            window: window.unwrap_or(1000),
+            ..Scenario::default()
+        },
         topics: vec!["a".into(), "b".into()],
         host: "h".into(),
         filler,
@@ -23,7 +27,7 @@ fn settings(via: Via, window: Option<u64>) -> Arc<PublishSettings> {
     })
 }
 
-fn producer(via: Via, window: Option<u64>, limit: u64) -> Producer {
+fn producer(via: Via, window: Option<u32>, limit: u64) -> Producer {
     let pace = Pace {
         commands_per_s: 10.0,
         arrivals: Arrivals::Even,

@@ -4,18 +4,14 @@ use super::*;
 fn check(start: f64, limit: f64, held: f64, expected: Option<(f64, f64)>) {
     let mut search = Search::new(start, 1e7, 0.05);
     let mut tries = 0;
-    let found = loop {
-        match search.next() {
-            Next::Try(stage, rate) => {
-                tries += 1;
-                assert!(tries < 60, "it does not end");
-                let able = if stage == Stage::Hold { held } else { limit };
-                search.tried(rate <= able);
-            }
-            Next::Found(rate) => break Some(rate),
-            Next::Nothing => break None,
-        }
-    };
+    let mut found = None;
+    while let Some((stage, rate)) = search.next() {
+        tries += 1;
+        assert!(tries < 60, "it does not end");
+        let able = if stage == Stage::Hold { held } else { limit };
+        search.tried(rate <= able);
+        found = (stage == Stage::Hold && rate <= able).then_some(rate);
+    }
     match (found, expected) {
         (Some(rate), Some((low, high))) => {
             assert!((low..=high).contains(&rate), "{start} {limit}: {rate}");

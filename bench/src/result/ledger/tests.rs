@@ -1,14 +1,14 @@
 use super::*;
-use crate::random::Random;
+use fastrand::Rng;
 
 #[test]
 fn a_bitmap_agrees_with_a_set() {
-    let mut random = Random::new(11);
+    let mut random = Rng::with_seed(11);
     let mut bitmap = Bitmap::default();
     let mut set = HashSet::new();
     let limit = 3 * CHUNK;
     for _ in 0..2 * limit {
-        let number = random.below(limit);
+        let number = random.u64(..limit);
         assert_eq!(bitmap.insert(number), set.insert(number));
     }
     // The middle chunk becomes complete.
@@ -18,8 +18,8 @@ fn a_bitmap_agrees_with_a_set() {
     assert!(matches!(bitmap.chunks[1], Chunk::Full));
     assert_eq!(bitmap.count, set.len() as u64);
     for _ in 0..50 {
-        let start = random.below(limit);
-        let range = start..start + random.below(2 * CHUNK);
+        let start = random.u64(..limit);
+        let range = start..start + random.u64(..2 * CHUNK);
         let expected = set.iter().filter(|number| range.contains(number)).count() as u64;
         assert_eq!(bitmap.count_in(range.clone()), expected, "{range:?}");
     }
@@ -70,7 +70,7 @@ fn a_damaged_message_stands_for_one_that_is_missing() {
     for number in 0..98 {
         channel.deliver(delivery(number, 1));
     }
-    channel.damaged();
+    channel.enter(LedgerEntry::Damaged);
     let ledger = final_ledger(&[record(100)], &[&channel]);
     assert_eq!((ledger.corrupted, ledger.lost), (1, 1));
     assert_eq!(channel.arrived(), 99);
@@ -80,7 +80,7 @@ fn a_damaged_message_stands_for_one_that_is_missing() {
 fn what_was_given_back_may_come_again_once() {
     let mut channel = ChannelLedger::default();
     channel.deliver(delivery(0, 1));
-    channel.give_back(7, 0);
+    channel.enter(LedgerEntry::GivenBack(7, 0));
     assert_eq!(channel.awaited(), 1);
     channel.deliver(delivery(0, 2));
     assert_eq!(channel.awaited(), 0);

@@ -42,6 +42,8 @@ fn answers_to_the_warm_up_are_no_rate_above_what_was_offered() {
         publish_end_ns: 2 * second,
         published_usage: None,
         consumed_from: None,
+        interrupted_ns: None,
+        drain: None,
     };
     let times = MeasuredTimes::new(&scenario, grid, &recording);
     let totals = totals(&scenario, &recording, &times);

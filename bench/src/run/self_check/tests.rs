@@ -29,78 +29,40 @@ fn the_bottleneck_is_named() {
         samples_late_ns: None,
         from_future: (0, 0),
     };
+    let changed = |change: &dyn Fn(&mut Observed)| {
+        let mut observed = calm.clone();
+        change(&mut observed);
+        observed
+    };
     check(Observed::default(), None);
     check(calm.clone(), None);
     // Late, but the daemon's own latency is much larger.
-    let lateness = percentiles(5_000.0);
-    let slow = Observed {
-        lateness,
-        publish: percentiles(60_000.0),
-        delivery: percentiles(90_000.0),
-        ..calm.clone()
-    };
+    let slow = changed(&|of| {
+        of.lateness = percentiles(5_000.0);
+        of.publish = percentiles(60_000.0);
+        of.delivery = percentiles(90_000.0);
+    });
     check(slow, None);
-    check(
-        Observed {
-            lateness,
-            ..calm.clone()
-        },
-        Some("late (p99)"),
-    );
-    let threads = vec![(50.0, 0.0), (99.0, 0.5)];
-    check(
-        Observed {
-            threads,
-            ..calm.clone()
-        },
-        Some("thread 1 used 99 %"),
-    );
+    let late = changed(&|of| of.lateness = percentiles(5_000.0));
+    check(late, Some("late (p99)"));
+    let busy = changed(&|of| of.threads = vec![(50.0, 0.0), (99.0, 0.5)]);
+    check(busy, Some("thread 1 used 99 %"));
     // Waiting for a core is worth a note, but was not the limit.
-    let threads = vec![(30.0, 30.0)];
-    let check_of = judge(&Observed {
-        threads,
-        ..calm.clone()
-    });
-    assert_eq!(
-        (check_of.verdict, check_of.reasons.len()),
-        (Verdict::Trusted, 1)
-    );
+    let found = judge(&changed(&|of| of.threads = vec![(30.0, 30.0)]));
+    assert_eq!((found.verdict, found.reasons.len()), (Verdict::Trusted, 1));
     // A host that took processor time is told of, too.
-    let check_of = judge(&Observed {
-        stolen_percent: Some(3.21),
-        ..calm.clone()
-    });
-    assert_eq!(check_of.verdict, Verdict::Trusted);
-    assert!(
-        check_of.reasons[0].starts_with("the host took 3.2 %"),
-        "{:?}",
-        check_of.reasons
-    );
-    assert_eq!(check_of.stolen_percent, Some(3.21));
-    let threads = vec![(55.0, 44.0)];
-    check(
-        Observed {
-            threads,
-            ..calm.clone()
-        },
-        Some("compete"),
-    );
-    check(
-        Observed {
-            samples_late_ns: Some(700_000_000),
-            ..calm.clone()
-        },
-        Some("700 ms late, so it is left out"),
-    );
+    let found = judge(&changed(&|of| of.stolen_percent = Some(3.21)));
+    assert_eq!(found.verdict, Verdict::Trusted);
+    let reason = "the host took 3.2 %";
+    assert!(found.reasons[0].starts_with(reason), "{:?}", found.reasons);
+    assert_eq!(found.stolen_percent, Some(3.21));
+    let waiting = changed(&|of| of.threads = vec![(55.0, 44.0)]);
+    check(waiting, Some("compete"));
+    let sampled_late = changed(&|of| of.samples_late_ns = Some(700_000_000));
+    check(sampled_late, Some("700 ms late, so it is left out"));
     // Unsent because the daemon took nothing more is not the generator's fault.
-    let sent_and_unsent = Some((500, 500));
-    check(
-        Observed {
-            sent_and_unsent,
-            ..calm
-        },
-        None,
-    );
+    let unsent = changed(&|of| of.sent_and_unsent = Some((500, 500)));
+    check(unsent, None);
 }
 
 /// 32 threads that compete for two cores had 32 lines.

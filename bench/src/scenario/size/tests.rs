@@ -5,7 +5,7 @@ fn the_drawn_sizes_have_the_mean_that_is_stated() {
     let check = |text: &str, tolerance: f64| {
         let sizes: Sizes = text.parse().unwrap();
         assert_eq!(sizes.to_string().parse(), Ok(sizes.clone()), "{text}");
-        let mut random = Random::new(7);
+        let mut random = Rng::with_seed(7);
         let count = 20_000;
         let mut total = 0;
         for _ in 0..count {

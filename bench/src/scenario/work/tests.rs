@@ -5,7 +5,7 @@ fn work_times_read_back_and_have_their_mean() {
     let check = |text: &str, mean_us: f64| {
         let work: Work = text.parse().unwrap();
         assert_eq!(work.to_string().parse(), Ok(work), "{text}");
-        let mut random = Random::new(3);
+        let mut random = Rng::with_seed(3);
         let total: u64 = (0..20_000).map(|_| work.draw_ns(&mut random)).sum();
         let mean = total as f64 / 20_000.0 / 1000.0;
         assert!((mean - mean_us).abs() <= mean_us * 0.03, "{text}: {mean}");
