@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 use program::{log_info, log_warn};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 use wire::go_value::duration_text;
 
@@ -39,6 +39,9 @@ const PAUSE_FACTOR: u32 = 4;
 /// A rate over some milliseconds says nothing.
 const RATE_TIME_MIN: Duration = Duration::from_millis(500);
 
+/// Most streams of events at the same time.
+pub const STREAMS_MAX: usize = 256;
+
 /// The present figures and the history, which a task keeps up to date.
 #[derive(Clone, Debug)]
 pub struct Collector {
@@ -46,6 +49,8 @@ pub struct Collector {
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     /// The last checkup. Reading it does not count as a look: see [`Collector::checkup`].
     pub checkups: watch::Receiver<Arc<Checkup>>,
+    /// One permit for each stream of events that may be open.
+    pub streams: Arc<Semaphore>,
     history: Arc<Mutex<History>>,
     looks: Arc<Looks>,
     file: Option<Arc<HistoryFile>>,
@@ -77,6 +82,7 @@ impl Collector {
         let collector = Collector {
             snapshots,
             checkups,
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             history,
             looks: Arc::new(Looks::begin()),
             file,

@@ -184,7 +184,6 @@ pub(crate) fn app(config: Config, checked: Checked) -> Result<App, String> {
         collector: collection
             .map(|collection| Collector::start(&cluster, collection, tally.clone()))
             .transpose()?,
-        streams: crate::http::streams(),
         cluster,
         access: Access {
             header,

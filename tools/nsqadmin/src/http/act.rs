@@ -5,27 +5,27 @@ use ::http::StatusCode;
 use ::http::header::USER_AGENT;
 use wire::name::is_valid_name;
 
-use super::{App, Change, Reply, Request};
+use super::{App, Endpoint, Reply, Request};
 use crate::access::{CLAIMED_CHARS_MAX, basic_user, claimed_user, is_invisible};
 use crate::audit::{Actor, Details, Entry, Subject};
-use crate::cluster::{Act, Acted, Refusal, Terms, is_host_and_port};
+use crate::cluster::{Act, Acted, Deed, Refusal, Terms, is_host_and_port};
 
 const TOMBSTONE: &str = "tombstone_topic_producer";
 
 /// Returns what the path of a request that acts names.
-pub(super) fn subject_of(change: Change, segments: &[String]) -> Subject {
+pub(super) fn subject_of(endpoint: Endpoint, segments: &[String]) -> Subject {
     let segment = |index: usize| segments.get(index).cloned().unwrap_or_default();
-    match change {
-        Change::Create | Change::Many => Subject::default(),
-        Change::Act | Change::Delete => Subject {
+    match endpoint {
+        Endpoint::Act | Endpoint::Delete => Subject {
             topic: segment(0),
             channel: segment(1),
             ..Subject::default()
         },
-        Change::Tombstone => Subject {
+        Endpoint::Tombstone => Subject {
             node: segment(0),
             ..Subject::default()
         },
+        _ => Subject::default(),
     }
 }
 
@@ -70,25 +70,25 @@ impl App {
     /// Answers an endpoint that acts, for a client that may act.
     pub(super) async fn change(
         &self,
-        change: Change,
+        endpoint: Endpoint,
         segments: &[String],
         request: &mut Request,
     ) -> Result<Reply, Refusal> {
-        let mut subject = subject_of(change, segments);
+        let mut subject = subject_of(endpoint, segments);
         let actor = self.acting(request)?;
-        let (act, terms) = match change {
-            Change::Many => return self.act_on_many(actor, request).await,
-            Change::Tombstone => {
+        let (act, terms) = match endpoint {
+            Endpoint::Many => return self.act_on_many(actor, request).await,
+            Endpoint::Tombstone => {
                 subject.topic = topic_to_tombstone(request).await?;
                 if !is_host_and_port(&subject.node) {
                     return Err(Refusal::not_found("NODE_NOT_FOUND"));
                 }
                 let acted = self.cluster.tombstone(&subject.node, &subject.topic).await;
-                return self
-                    .answer_act(&actor, TOMBSTONE.to_owned(), subject, acted)
-                    .await;
+                let action = TOMBSTONE.to_owned();
+                self.report(&actor, action, subject, &acted).await;
+                return Ok(Reply::object(&acted?, ()));
             }
-            Change::Create => {
+            Endpoint::Create => {
                 let texts = request.read_texts(["topic", "channel"]).await?;
                 [subject.topic, subject.channel] = texts;
                 check_name(&subject.topic, "INVALID_TOPIC")?;
@@ -97,8 +97,8 @@ impl App {
                 }
                 (Act::Create, Terms::default())
             }
-            Change::Delete => (Act::Delete, Terms::default()),
-            Change::Act => {
+            Endpoint::Delete => (Act::Delete, Terms::default()),
+            _ => {
                 let (act, terms) = read_act(request, &actor).await?;
                 let messages = match act {
                     Act::Unempty if terms.expected_messages.is_some() => terms.expected_messages,
@@ -108,31 +108,26 @@ impl App {
                 (act, terms)
             }
         };
-        let (topic, channel) = (&subject.topic, &subject.channel);
-        let mut acted = self.cluster.act(act, topic, channel, &terms).await;
+        let deed = Deed {
+            act,
+            topic: &subject.topic,
+            channel: &subject.channel,
+            terms: &terms,
+        };
+        let mut acted = self.cluster.act(deed).await;
         if act != Act::Create {
-            acted = self.with_gone(topic, acted);
-        } else if !channel.is_empty() {
+            acted = self.with_gone(&subject.topic, acted);
+        } else if !subject.channel.is_empty() {
             // The topic that a channel needs is an act of its own.
             let of_topic = Subject {
-                topic: topic.clone(),
+                topic: subject.topic.clone(),
                 ..Subject::default()
             };
-            self.report(&actor, of_topic.action(act), of_topic, &acted)
-                .await;
+            let action = of_topic.action(act);
+            self.report(&actor, action, of_topic, &acted).await;
         }
-        self.answer_act(&actor, subject.action(act), subject, acted)
-            .await
-    }
-
-    async fn answer_act(
-        &self,
-        actor: &Actor,
-        action: String,
-        subject: Subject,
-        acted: Acted,
-    ) -> Result<Reply, Refusal> {
-        self.report(actor, action, subject, &acted).await;
+        let action = subject.action(act);
+        self.report(&actor, action, subject, &acted).await;
         Ok(Reply::object(&acted?, ()))
     }
 

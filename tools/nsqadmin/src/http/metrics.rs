@@ -1,6 +1,7 @@
 //! `/metrics`: requests, servers that are asked, collections, the history, acts and the process, for Prometheus.
 //! docs/monitoring.md lists the metrics, and a test compares the two.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ::http::StatusCode;
@@ -9,9 +10,9 @@ use jiff::Timestamp;
 use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
-use super::live::STREAMS_MAX;
 use super::{App, Reply, Request};
-use crate::collector::Collector;
+use crate::collector::{Collector, STREAMS_MAX};
+use crate::live::Snapshot;
 use crate::tally::{Collections, Tally, UpstreamCounts, UpstreamName};
 
 /// The samples of a metric, each with the values of its labels.
@@ -54,19 +55,19 @@ const ROWS: &[Row] = &[
     row(("nsqadmin_upstream_request_seconds_total", Kind::Counter), "server, address", "Time of these requests.", |it| it.upstreams(|it| it.time.as_secs_f64().into())),
     row(("nsqadmin_upstream_failures_total", Kind::Counter), "server, address, reason", "Requests to the server that failed: unreachable, no_answer, refused, not_understood. An unknown topic or channel is no failure.", Seen::failures),
     row(("nsqadmin_collections_total", Kind::Counter), "result", "Collections of the figures of all nsqds: ok, partly without some servers, failed without any.", Seen::collections),
-    row(("nsqadmin_collection_seconds_total", Kind::Counter), "", "Time of all collections.", |it| it.live(|it| it.collections.time.as_secs_f64().into())),
-    row(("nsqadmin_last_collection_seconds", Kind::Gauge), "", "Time of the last collection.", |it| it.live(|it| it.collections.last_time.as_secs_f64().into())),
-    row(("nsqadmin_history_left_out_series", Kind::Gauge), "", "Series for which the history has no room (--history-max-bytes).", |it| it.live(|it| it.collections.left_out_series.into())),
-    row(("nsqadmin_last_figures_time_seconds", Kind::Gauge), "", "Unix time of the present live figures; 0 before the first ones.", |it| it.live(|it| it.time_seconds.into())),
-    row(("nsqadmin_topics", Kind::Gauge), "", "Topics in the live figures.", |it| it.live(|it| it.topics.into())),
-    row(("nsqadmin_channels", Kind::Gauge), "", "Channels in the live figures.", |it| it.live(|it| it.channels.into())),
-    row(("nsqadmin_nodes", Kind::Gauge), "", "nsqds in the live figures.", |it| it.live(|it| it.nodes.into())),
-    row(("nsqadmin_history_series", Kind::Gauge), "", "Topics, channels and nodes whose past is in memory.", |it| it.live(|it| it.series.into())),
-    row(("nsqadmin_history_bytes", Kind::Gauge), "", "Bytes of memory of this past.", |it| it.live(|it| it.history_bytes.into())),
-    row(("nsqadmin_history_bytes_max", Kind::Gauge), "", "The most of them (--history-max-bytes).", |it| it.live(|it| it.history_bytes_max.into())),
-    row(("nsqadmin_history_room_seconds", Kind::Gauge), "", "Time for which the past has had room: seven days, or less after points were dropped.", |it| it.live(|it| it.room_seconds.into())),
-    row(("nsqadmin_event_streams", Kind::Gauge), "", "Open streams of events (/api/live/events).", |it| it.live(|it| it.streams.into())),
-    row(("nsqadmin_event_streams_max", Kind::Gauge), "", "The most streams of events that may be open.", |it| it.live(|_| (STREAMS_MAX as u64).into())),
+    row(("nsqadmin_collection_seconds_total", Kind::Counter), "", "Time of all collections.", |it| it.live(|it| it.counts.time.as_secs_f64().into())),
+    row(("nsqadmin_last_collection_seconds", Kind::Gauge), "", "Time of the last collection.", |it| it.live(|it| it.counts.last_time.as_secs_f64().into())),
+    row(("nsqadmin_history_left_out_series", Kind::Gauge), "", "Series for which the history has no room (--history-max-bytes).", |it| it.live(|it| it.counts.left_out_series.into())),
+    row(("nsqadmin_last_figures_time_seconds", Kind::Gauge), "", "Unix time of the present live figures; 0 before the first ones.", |it| it.live(Live::time_seconds)),
+    row(("nsqadmin_topics", Kind::Gauge), "", "Topics in the live figures.", |it| it.live(|it| count(it.snapshot.topics.len()))),
+    row(("nsqadmin_channels", Kind::Gauge), "", "Channels in the live figures.", |it| it.live(Live::channels)),
+    row(("nsqadmin_nodes", Kind::Gauge), "", "nsqds in the live figures.", |it| it.live(|it| count(it.snapshot.nodes.len()))),
+    row(("nsqadmin_history_series", Kind::Gauge), "", "Topics, channels and nodes whose past is in memory.", |it| it.live(|it| count(it.collector.history().len()))),
+    row(("nsqadmin_history_bytes", Kind::Gauge), "", "Bytes of memory of this past.", |it| it.live(|it| count(it.collector.history().bytes()))),
+    row(("nsqadmin_history_bytes_max", Kind::Gauge), "", "The most of them (--history-max-bytes).", |it| it.live(|it| count(it.collector.history().bytes_max))),
+    row(("nsqadmin_history_room_seconds", Kind::Gauge), "", "Time for which the past has had room: seven days, or less after points were dropped.", |it| it.live(Live::room_seconds)),
+    row(("nsqadmin_event_streams", Kind::Gauge), "", "Open streams of events (/api/live/events).", |it| it.live(Live::streams)),
+    row(("nsqadmin_event_streams_max", Kind::Gauge), "", "The most streams of events that may be open.", |it| it.live(|_| count(STREAMS_MAX))),
     row(("nsqadmin_acts_total", Kind::Counter), "action, result", "Acts of admins by their result: done, partly, failed, refused.", Seen::acts),
     row(("nsqadmin_audit_failures_total", Kind::Counter), "", "Lines that could not be written to --audit-log-file.", |it| vec![(Vec::new(), it.tally.audit_failures().into())]),
     row(("nsqadmin_notifications_total", Kind::Counter), "result", "Notifications of acts: sent, failed, and dropped because too many waited.", |it| by_result(it.tally.notifications())),
@@ -83,47 +84,49 @@ struct Seen {
 
 /// The figures of the collector.
 struct Live {
-    collections: Collections,
-    time_seconds: f64,
-    topics: u64,
-    channels: u64,
-    nodes: u64,
-    series: u64,
-    history_bytes: u64,
-    history_bytes_max: u64,
-    room_seconds: u64,
-    streams: u64,
+    counts: Collections,
+    snapshot: Arc<Snapshot>,
+    collector: Collector,
 }
 
 impl Live {
-    fn of(app: &App, collector: &Collector) -> Live {
-        let snapshot = collector.snapshots.borrow().clone();
-        let channels = snapshot.topics.values().map(|topic| topic.channels.len());
-        let channels = channels.sum::<usize>() as u64;
-        let history = collector.history();
-        let open = STREAMS_MAX.saturating_sub(app.streams.available_permits());
-        Live {
-            collections: app.tally.collections(),
-            #[allow(clippy::cast_precision_loss)] // Milliseconds since 1970 are below 2^53.
-            time_seconds: snapshot.now.unix_millis as f64 / 1000.0,
-            topics: snapshot.topics.len() as u64,
-            channels,
-            nodes: snapshot.nodes.len() as u64,
-            series: history.len() as u64,
-            history_bytes: history.bytes() as u64,
-            history_bytes_max: history.bytes_max as u64,
-            room_seconds: history.room_seconds(Timestamp::now().as_second()).unsigned_abs(),
-            streams: open as u64,
-        }
+    fn streams(&self) -> Number {
+        let free = self.collector.streams.available_permits();
+        count(STREAMS_MAX.saturating_sub(free))
     }
+
+    #[allow(clippy::cast_precision_loss)] // Milliseconds since 1970 are below 2^53.
+    fn time_seconds(&self) -> Number {
+        (self.snapshot.now.unix_millis as f64 / 1000.0).into()
+    }
+
+    fn channels(&self) -> Number {
+        let topics = self.snapshot.topics.values();
+        count(topics.map(|topic| topic.channels.len()).sum())
+    }
+
+    fn room_seconds(&self) -> Number {
+        let history = self.collector.history();
+        let seconds = history.room_seconds(Timestamp::now().as_second());
+        seconds.unsigned_abs().into()
+    }
+}
+
+fn count(count: usize) -> Number {
+    (count as u64).into()
 }
 
 impl Seen {
     fn of(app: &App) -> Seen {
+        let live = |collector: &Collector| Live {
+            counts: app.tally.collections(),
+            snapshot: collector.snapshots.borrow().clone(),
+            collector: collector.clone(),
+        };
         Seen {
             tally: app.tally.clone(),
             upstreams: app.tally.upstreams(Instant::now()),
-            live: app.collector.as_ref().map(|it| Live::of(app, it)),
+            live: app.collector.as_ref().map(live),
         }
     }
 
@@ -159,18 +162,13 @@ impl Seen {
     }
 
     fn collections(&self) -> Samples {
-        let live = self.live.iter();
-        let counts = live.flat_map(
-            |Live {
-                 collections: of, ..
-             }| {
-                [
-                    ("ok", of.complete),
-                    ("partly", of.partial),
-                    ("failed", of.failed),
-                ]
-            },
-        );
+        let counts = self.live.iter().flat_map(|Live { counts: of, .. }| {
+            [
+                ("ok", of.complete),
+                ("partly", of.partial),
+                ("failed", of.failed),
+            ]
+        });
         by_result(counts)
     }
 

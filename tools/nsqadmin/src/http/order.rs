@@ -22,7 +22,7 @@ use wire::json_object;
 use super::act::gone_text;
 use super::{App, Reply, Request};
 use crate::audit::{Actor, Details, Entry, Subject};
-use crate::cluster::{Act, Refusal, Scope, Stats, Target, Terms, Warnings};
+use crate::cluster::{Act, Deed, Refusal, Scope, Stats, Target, Terms, Warnings};
 use crate::figures::{ChannelFigures, NodeStats, TopicFigures, Undo, add_counts, topic_totals};
 
 /// Most topics or channels that one order touches. Each of them is some requests to each node, and one
@@ -351,19 +351,18 @@ impl App {
             .into_iter()
             .filter_map(|name| listing.targets.get(name));
         let named: Vec<Target> = named.cloned().collect();
-        let act_on = (act, order.of == Kind::Topics);
-        let able = self
-            .cluster
-            .able(act_on, &terms, &named, &mut warnings)
-            .await;
+        // Whether the nodes are able does not depend on the names.
+        let deed = Deed {
+            act,
+            topic: "",
+            channel: if order.of == Kind::Topics { "" } else { "c" },
+            terms: &terms,
+        };
+        let able = self.cluster.able(deed, &named, &mut warnings).await;
         if let Err(refusal) = &able {
             let failed = Err(refusal.clone());
-            let entry = Entry::new(
-                actor.clone(),
-                "many".to_owned(),
-                Subject::default(),
-                &failed,
-            );
+            let (actor, action) = (actor.clone(), "many".to_owned());
+            let entry = Entry::new(actor, action, Subject::default(), &failed);
             self.audit.write(entry).await;
         }
         let able = by_address(able?.into_iter());
@@ -398,19 +397,17 @@ impl App {
         subject: Listed,
         (able, is_whole): (&BTreeMap<String, Target>, bool),
     ) -> Entry {
-        let (topic, channel) = (&subject.topic, &subject.channel);
         let mut terms = terms.clone();
         if subject.is_ephemeral() {
             terms.undo.clear();
         }
-        let nodes = subject.nodes.iter().filter_map(|node| able.get(node));
-        let nodes: Vec<Target> = nodes.cloned().collect();
-        let silent = subject
-            .nodes
-            .iter()
-            .filter(|node| !able.contains_key(*node));
-        let silent: Vec<&str> = silent.map(String::as_str).collect();
-        let mut warnings = Warnings::default();
+        let (mut nodes, mut silent, mut warnings) = (vec![], vec![], Warnings::default());
+        for node in &subject.nodes {
+            match able.get(node) {
+                Some(target) => nodes.push(target.clone()),
+                None => silent.push(node.as_str()),
+            }
+        }
         if !silent.is_empty() {
             let names = silent.join(", ");
             warnings.add_text(format!(
@@ -424,10 +421,13 @@ impl App {
                 targets: &nodes,
                 is_whole: is_whole && silent.is_empty(),
             };
-            let acted = self
-                .cluster
-                .act_at(act, topic, channel, &terms, scope, warnings);
-            acted.await
+            let deed = Deed {
+                act,
+                topic: &subject.topic,
+                channel: &subject.channel,
+                terms: &terms,
+            };
+            self.cluster.act_at(deed, scope, warnings).await
         };
         let messages = match act {
             Act::Unempty => subject.undo.map(|undo| undo.message_count),

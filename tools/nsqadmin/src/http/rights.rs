@@ -113,10 +113,7 @@ impl App {
         request: &Request,
         refused: &Acted,
     ) {
-        let (action, subject) = match endpoint {
-            Endpoint::Change(change) => (format!("{change:?}"), subject_of(change, segments)),
-            other => (format!("{other:?}"), Subject::default()),
-        };
+        let (action, subject) = (format!("{endpoint:?}"), subject_of(endpoint, segments));
         let actor = self.actor(request);
         let entry = Entry::new(actor, action.to_lowercase(), subject, refused);
         self.audit.write(entry).await;
