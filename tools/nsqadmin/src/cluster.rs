@@ -25,7 +25,7 @@ use crate::upstream::{AnswerTime, Failed, Server, Upstream, counted_name};
 
 use nodes::Noted;
 
-pub use act::{Abilities, Act, Acted, Deed, Scope, Terms};
+pub use act::{Abilities, Act, Acted, Deed, Terms};
 pub use nodes::{Target, is_host_and_port};
 pub use outcome::{Gathered, Refusal, Warnings};
 pub use peek::{Found, OWN_PARAMETERS, Obstacle, PARAMETERS, Peek, Peeked};

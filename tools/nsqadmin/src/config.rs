@@ -13,7 +13,7 @@ use crate::access::BodyReaders;
 mod checks;
 mod url_map;
 
-pub use checks::Checked;
+pub use checks::{Checked, not_parsed};
 pub use url_map::UrlMap;
 
 program::flags! {

@@ -29,7 +29,6 @@ use ipnet::IpNet;
 use program::go_value::duration_text;
 use program::http::{Route, Routed, route};
 use program::log_info;
-use reqwest::Client;
 
 use crate::access::{Access, IgnoredUserLog, cut_off};
 use crate::audit::Audit;
@@ -40,7 +39,7 @@ use crate::tally::Tally;
 
 use reading::Reading;
 
-pub use graphite::Forward;
+pub use graphite::Graphite;
 pub use notification::Notifier;
 pub use page::Assets;
 pub use reply::{Body, Reply};
@@ -194,10 +193,8 @@ pub struct App {
     pub notifier: Notifier,
     /// The page's files.
     pub assets: Assets,
-    /// The place that `/render` is forwarded to, with `--graphite-url`.
-    pub forward: Option<Forward>,
-    /// The client for graphite.
-    pub graphite_client: Client,
+    /// The rates and graphs of graphite.
+    pub graphite: Graphite,
     /// Clients of `/config`; `None` allows everybody.
     pub config_clients: Option<IpNet>,
     /// The values of the flags.
@@ -306,8 +303,8 @@ impl App {
             Endpoint::Asset => Ok(self.asset(&segments.join("/"), request)),
             Endpoint::Metrics => Ok(self.metrics(request)),
             Endpoint::Settings => Ok(self.settings(request)),
-            Endpoint::Render => self.render(request).await,
-            Endpoint::Rate => self.rate(request).await,
+            Endpoint::Render => self.graphite.render(request).await,
+            Endpoint::Rate => self.graphite.rate(request).await,
             Endpoint::GetOption => self.option(&segments[0]),
             Endpoint::PutOption => self.put_option(&segments[0], request).await,
             Endpoint::Create

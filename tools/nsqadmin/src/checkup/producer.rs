@@ -216,14 +216,6 @@ impl Usual {
     }
 }
 
-#[cfg(test)]
-impl Usual {
-    /// Returns how many connections of a topic have a usual rate, and whether a client is among them.
-    pub(super) fn known(&self, topic: &str, client: &str) -> (usize, bool) {
-        self.0[topic].known(client)
-    }
-}
-
 /// Returns the producers of a node, each with its topic.
 fn producers_of(
     before: Option<&NodeRound>,
@@ -435,12 +427,19 @@ impl Watched {
             self.connections.insert(connection, Known { client, rate });
         }
     }
+}
 
-    /// Returns how many connections have a usual rate, and whether a client is among them.
-    #[cfg(test)]
-    fn known(&self, client: &str) -> (usize, bool) {
-        let mut known = self.connections.values();
-        let has = known.any(|known| known.client.0 == client);
-        (self.connections.len(), has)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Usual {
+        /// Returns how many connections of a topic have a usual rate, and whether a client is among them.
+        pub(in crate::checkup) fn known(&self, topic: &str, client: &str) -> (usize, bool) {
+            let connections = &self.0[topic].connections;
+            let mut known = connections.values();
+            let has = known.any(|known| known.client.0 == client);
+            (connections.len(), has)
+        }
     }
 }

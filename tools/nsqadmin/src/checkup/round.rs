@@ -8,6 +8,7 @@ use std::time::Duration;
 use nsq_doctor::{ChannelSample, NodeSample, Pause, sum};
 use serde::Serialize;
 
+use super::keep_window;
 use crate::figures::{Answered, Now};
 
 /// Most topics of a backlog that are named.
@@ -421,15 +422,9 @@ impl Recent {
     pub(super) fn prepare(&mut self, steady_millis: i64) {
         self.now = steady_millis;
         // The later one of two rounds at one moment counts.
-        self.rounds
-            .retain(|round| round.now.steady_millis < steady_millis);
-        while self
-            .rounds
-            .get(1)
-            .is_some_and(|second| steady_millis - second.now.steady_millis >= WINDOW_MILLIS)
-        {
-            self.rounds.pop_front();
-        }
+        keep_window(&mut self.rounds, steady_millis, WINDOW_MILLIS, |round| {
+            round.now.steady_millis
+        });
     }
 
     /// Adds a round.

@@ -70,16 +70,6 @@ pub struct Deed<'a> {
     pub terms: &'a Terms,
 }
 
-/// The nsqds at which an action is carried out.
-#[derive(Clone, Copy, Debug)]
-pub struct Scope<'a> {
-    /// The nsqds.
-    pub targets: &'a [Target],
-    /// False if other nsqds, which did not answer, may have the topic or channel, too. They and the nsqlookupds, which know
-    /// where it is, are not touched then.
-    pub is_whole: bool,
-}
-
 /// Returns the refusal of an action on a topic or channel that no nsqd has. Servers that did not answer may have it.
 fn of_no_nsqd(warnings: &Warnings) -> Refusal {
     if warnings.is_empty() {
@@ -135,16 +125,18 @@ impl Act {
 }
 
 impl<'a> Deed<'a> {
-    fn is_on_topic(self) -> bool {
-        self.channel.is_empty()
+    /// Returns an action on a topic, or on a channel if `channel` is not empty.
+    pub fn new(act: Act, topic: &'a str, channel: &'a str, terms: &'a Terms) -> Deed<'a> {
+        Deed {
+            act,
+            topic,
+            channel,
+            terms,
+        }
     }
 
-    /// Returns the same action on the topic.
-    fn on_topic(self) -> Deed<'a> {
-        Deed {
-            channel: "",
-            ..self
-        }
+    fn is_on_topic(self) -> bool {
+        self.channel.is_empty()
     }
 
     /// Returns path and query of the request that carries the action out.
@@ -197,11 +189,7 @@ impl Cluster {
                 check_count(count, deed.terms.expected_messages, &warnings)?;
             }
         }
-        let scope = Scope {
-            targets: &targets,
-            is_whole: true,
-        };
-        self.act_at(deed, scope, warnings).await
+        self.act_at(deed, &targets, true, warnings).await
     }
 
     /// Returns the nsqds that can bring messages of the topic or channel back, and the number of these messages.
@@ -236,17 +224,22 @@ impl Cluster {
         ))
     }
 
-    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds, if the
-    /// nsqds are all that there are.
+    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds, which know where
+    /// the topic or channel is, but not if others that did not answer may have it: the nsqds are not `all` then.
     ///
     /// # Errors
     /// No server could carry it out, no server knows the topic or the channel, or a deletion has no server to go to.
-    pub async fn act_at(&self, deed: Deed<'_>, scope: Scope<'_>, mut warnings: Warnings) -> Acted {
-        let targets = scope.targets;
+    pub async fn act_at(
+        &self,
+        deed: Deed<'_>,
+        targets: &[Target],
+        all: bool,
+        mut warnings: Warnings,
+    ) -> Acted {
         let request = deed.request();
         let mut is_done = false;
         let is_of_lookupds = deed.act == Act::Delete && self.is_lookup_mode();
-        if is_of_lookupds && !scope.is_whole {
+        if is_of_lookupds && !all {
             warnings.add_text(
                 "the nsqlookupds keep it, because nsqds that did not answer may have it".to_owned(),
             );
@@ -273,26 +266,23 @@ impl Cluster {
 
     async fn create(&self, deed: Deed<'_>) -> Acted {
         let mut warnings = Warnings::default();
-        // Without nsqlookupds, the nsqds themselves get the topic.
-        let nsqds = match self.is_lookup_mode() {
-            true => None,
-            false => Some(self.targets(&mut warnings).await?),
-        };
+        let of_topic = Deed::new(deed.act, deed.topic, "", deed.terms);
         let of_channel = (!deed.is_on_topic()).then_some(deed);
-        for deed in [deed.on_topic()].into_iter().chain(of_channel) {
-            let (server, created) = match &nsqds {
-                None => (
-                    Server::Nsqlookupd,
-                    self.post_to_lookupds(&deed.request()).await,
-                ),
-                Some(nsqds) => (
-                    Server::Nsqd,
-                    self.post_to_nsqds(nsqds, &deed.request()).await,
-                ),
-            };
-            created.or_refuse(server, &mut warnings)?;
+        let requests = [of_topic].into_iter().chain(of_channel).map(Deed::request);
+        if !self.is_lookup_mode() {
+            // Without nsqlookupds, the nsqds themselves get the topic.
+            let targets = self.targets(&mut warnings).await?;
+            for request in requests {
+                let created = self.post_to_nsqds(&targets, &request).await;
+                created.or_refuse(Server::Nsqd, &mut warnings)?;
+            }
+            return Ok(warnings.of_one_stage());
         }
-        if let (None, Some(deed)) = (nsqds, of_channel) {
+        for request in requests {
+            let created = self.post_to_lookupds(&request).await;
+            created.or_refuse(Server::Nsqlookupd, &mut warnings)?;
+        }
+        if let Some(deed) = of_channel {
             let place = self.producers(deed.topic, &mut warnings).await?;
             let created = self.post_to_nsqds(&place.targets, &deed.request()).await;
             created.or_refuse_action(Server::Nsqd, &mut warnings)?;
@@ -318,13 +308,9 @@ impl Cluster {
             let found = targets.find(|target| target.identity.address == node);
             found.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
         };
-        let deed = Deed {
-            act: Act::Delete,
-            topic,
-            channel: "",
-            terms: &Terms::default(),
-        };
-        let deleted = self.post_to_nsqds(&[target], &deed.request()).await;
+        let terms = Terms::default();
+        let request = Deed::new(Act::Delete, topic, "", &terms).request();
+        let deleted = self.post_to_nsqds(&[target], &request).await;
         deleted.or_refuse_action(Server::Nsqd, &mut warnings)?;
         Ok(warnings.of_one_stage())
     }
@@ -370,21 +356,17 @@ impl Cluster {
         targets: &[Target],
         warnings: &mut Warnings,
     ) -> Result<Vec<Target>, Refusal> {
-        type Can = fn(&Abilities) -> bool;
-        let (has_undo, has_topic_undo): (Can, Can) = (|it| it.has_undo, |it| it.has_topic_undo);
-        let terms = deed.terms;
-        let (can, missing) = match deed.act {
-            Act::Pause if !terms.limit.is_empty() => {
-                (has_undo, ["LIMIT_UNSUPPORTED", "limit of a pause"])
-            }
-            Act::Empty if !terms.undo.is_empty() && deed.is_on_topic() => (
-                has_topic_undo,
-                ["UNDO_UNSUPPORTED", "undo of emptied topics"],
-            ),
-            Act::Empty if !terms.undo.is_empty() => {
-                (has_undo, ["UNDO_UNSUPPORTED", "undo of emptied channels"])
-            }
+        let (terms, is_of_topic) = (deed.terms, deed.is_on_topic());
+        let (code, what) = match deed.act {
+            Act::Pause if !terms.limit.is_empty() => ("LIMIT_UNSUPPORTED", "limit of a pause"),
+            Act::Empty if terms.undo.is_empty() => return Ok(targets.to_vec()),
+            Act::Empty if is_of_topic => ("UNDO_UNSUPPORTED", "undo of emptied topics"),
+            Act::Empty => ("UNDO_UNSUPPORTED", "undo of emptied channels"),
             _ => return Ok(targets.to_vec()),
+        };
+        let can = |abilities: &Abilities| match deed.act {
+            Act::Empty if is_of_topic => abilities.has_topic_undo,
+            _ => abilities.has_undo,
         };
         if targets.is_empty() {
             return Ok(Vec::new());
@@ -402,7 +384,7 @@ impl Cluster {
         if let Some((target, _)) = asked.iter().find(|(_, abilities)| can(abilities)) {
             self.try_terms(deed, target).await?;
         }
-        let ([code, what], unable) = (missing, unable.join(", "));
+        let unable = unable.join(", ");
         let why = format!("{code}: nothing was done; no {what} at {unable}");
         Err(Refusal::new(StatusCode::CONFLICT, why))
     }
@@ -458,18 +440,9 @@ mod tests {
         let config = Config::from_args(flags.map(Into::into)).unwrap();
         let checked = config.check().unwrap();
         let cluster = server::app(config, checked).unwrap().cluster;
-        let scope = Scope {
-            targets: &[],
-            is_whole: false,
-        };
         let (terms, warnings) = (Terms::default(), Warnings::default());
-        let deed = Deed {
-            act: Act::Delete,
-            topic: "t",
-            channel: "",
-            terms: &terms,
-        };
-        let deleted = cluster.act_at(deed, scope, warnings);
+        let deed = Deed::new(Act::Delete, "t", "", &terms);
+        let deleted = cluster.act_at(deed, &[], false, warnings);
         assert_eq!(
             deleted.await.unwrap_err().message,
             "UPSTREAM_ERROR: the nsqlookupds keep it, because nsqds that did not answer may have it"

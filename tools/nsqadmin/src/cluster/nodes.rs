@@ -12,7 +12,7 @@ use serde::{Serialize, Serializer};
 use wire::go_json::is_default;
 use wire::json_object;
 
-use super::{Cluster, Gathered, Refusal, Stats, Warnings};
+use super::{Cluster, Discovered, Gathered, Refusal, Stats, Warnings};
 use crate::figures::NodeIdentity;
 use crate::upstream::{Failed, FailureKind, Server, Upstream};
 
@@ -202,28 +202,42 @@ impl Cluster {
     /// # Errors
     /// No server answered.
     pub async fn targets(&self, warnings: &mut Warnings) -> Result<Vec<Target>, Refusal> {
-        if !self.is_lookup_mode() {
-            let nsqds = self.nsqds_directly(false, warnings).await?;
-            let targets = nsqds.into_iter().map(|nsqd| Target {
-                other_addresses: nsqd.other_addresses,
-                ..Target::given(NodeIdentity::of(&nsqd.info), &nsqd.address)
-            });
-            // The operator has named each of them.
-            return Ok(targets.collect());
-        }
-        let answers = self.ask_lookupds("/nodes").await;
-        self.targets_in(answers, warnings)
+        let found = self.discover().await;
+        warnings.add_all(&found.warnings);
+        found.targets
     }
 
-    /// Returns the nodes in the answers of nsqlookupds as targets.
-    pub(super) fn targets_in(
-        &self,
-        answers: Vec<(String, Result<Lookup, Failed>)>,
-        warnings: &mut Warnings,
-    ) -> Result<Vec<Target>, Refusal> {
-        let nodes = nodes_in(answers, warnings)?;
-        let nodes = nodes.iter().map(|node| NodeIdentity::of(&node.info));
-        Ok(self.targets_of(nodes, warnings))
+    /// Asks which nodes there are: each nsqlookupd, or in direct mode each nsqd.
+    pub async fn discover(&self) -> Discovered {
+        let mut found = Discovered::default();
+        let warnings = &mut found.warnings;
+        if !self.is_lookup_mode() {
+            let nsqds = self.nsqds_directly(false, warnings).await;
+            // The operator has named each of them.
+            let target = |nsqd: Given| Target {
+                other_addresses: nsqd.other_addresses,
+                ..Target::given(NodeIdentity::of(&nsqd.info), &nsqd.address)
+            };
+            found.targets = nsqds.map(|nsqds| nsqds.into_iter().map(target).collect());
+            return found;
+        }
+        let answers = self.ask_lookupds("/nodes").await;
+        for (lookupd, answer) in &answers {
+            let round = match answer {
+                Ok(answer) => Ok(answer
+                    .producers
+                    .iter()
+                    .map(NodeInfo::http_address)
+                    .collect()),
+                Err(failed) => Err(failed.why.clone()),
+            };
+            found.lookupds.insert(lookupd.clone(), round);
+        }
+        found.targets = nodes_in(answers, warnings).map(|nodes| {
+            let nodes = nodes.iter().map(|node| NodeIdentity::of(&node.info));
+            self.targets_of(nodes, warnings)
+        });
+        found
     }
 
     /// Returns nsqds of lookup mode as targets, each once. Leaves those out that have registered no address, with a warning: a

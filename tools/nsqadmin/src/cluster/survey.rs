@@ -1,6 +1,6 @@
 //! The survey of all servers, for a checkup.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use nsq_doctor::duration;
@@ -106,29 +106,6 @@ impl Cluster {
         asked.await
     }
 
-    /// Asks which nodes there are: each nsqlookupd, or in direct mode each nsqd.
-    pub async fn discover(&self) -> Discovered {
-        let mut warnings = Warnings::default();
-        if !self.is_lookup_mode() {
-            return Discovered {
-                targets: self.targets(&mut warnings).await,
-                warnings,
-                lookupds: BTreeMap::new(),
-            };
-        }
-        let answers = self.ask_lookupds("/nodes").await;
-        let lookupds = answers.iter().map(|(lookupd, answer)| {
-            let round = answer.as_ref().map(addresses);
-            (lookupd.clone(), round.map_err(|failed| failed.why.clone()))
-        });
-        let lookupds = lookupds.collect();
-        Discovered {
-            targets: self.targets_in(answers, &mut warnings),
-            warnings,
-            lookupds,
-        }
-    }
-
     /// Returns the nsqds of direct mode that are not among these targets, because they did not say what
     /// they are.
     pub fn silent_nsqds(&self, targets: &[Target]) -> Vec<String> {
@@ -144,10 +121,6 @@ impl Cluster {
         let silent = self.nsqds.iter().filter(|address| !is_known(address));
         silent.cloned().collect()
     }
-}
-
-fn addresses(nodes: &nsq_http::Lookup) -> BTreeSet<String> {
-    nodes.producers.iter().map(NodeInfo::http_address).collect()
 }
 
 async fn survey_of(

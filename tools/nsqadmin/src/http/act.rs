@@ -108,12 +108,7 @@ impl App {
                 (act, terms)
             }
         };
-        let deed = Deed {
-            act,
-            topic: &subject.topic,
-            channel: &subject.channel,
-            terms: &terms,
-        };
+        let deed = Deed::new(act, &subject.topic, &subject.channel, &terms);
         let mut acted = self.cluster.act(deed).await;
         if act != Act::Create {
             acted = self.with_gone(&subject.topic, acted);

@@ -122,7 +122,7 @@ fn history(collector: &Collector, request: &Request) -> Result<String, Refusal> 
     let tier = TIERS.iter().position(|tier| tier.step.to_string() == step);
     let tier = tier.ok_or_else(|| Refusal::bad("INVALID_ARG_STEP"))?;
     let now = Timestamp::now().as_second();
-    let history = collector.history();
+    let history = collector.history.lock();
     let points = history.points(&key, tier, now);
     let kept_since = history.kept_since(now);
     let has_left_out = history.has_left_out;

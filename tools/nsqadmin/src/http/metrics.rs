@@ -19,58 +19,43 @@ use crate::tally::{Collections, Tally, UpstreamCounts, UpstreamName};
 type Samples = Vec<(Vec<String>, Number)>;
 
 /// A metric, the names of its labels, and how its samples are read.
-struct Row {
-    family: Family,
-    labels: &'static str,
-    read: fn(&Seen) -> Samples,
-}
+type Row = (Family, &'static str, fn(&Seen) -> Samples);
 
-const fn row(
-    (name, kind): (&'static str, Kind),
-    labels: &'static str,
-    help: &'static str,
-    read: fn(&Seen) -> Samples,
-) -> Row {
-    let family = Family::new(name, kind, help);
-    Row {
-        family,
-        labels,
-        read,
-    }
-}
-
-const BUILD: Row = row(
-    ("nsqadmin_build_info", Kind::Gauge),
+const BUILD: Row = (
+    Family::new(
+        "nsqadmin_build_info",
+        Kind::Gauge,
+        "1; the labels have the versions of NSQ and of ringq.",
+    ),
     "version, ringq_version",
-    "1; the labels have the versions of NSQ and of ringq.",
     |_| vec![(labels([NSQ_VERSION, RINGQ_VERSION]), 1.into())],
 );
 
 /// All metrics but [`BUILD`] and those of the process.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row(("nsqadmin_http_requests_total", Kind::Counter), "method, code", "Requests of clients, by method and status.", Seen::requests),
-    row(("nsqadmin_upstream_up", Kind::Gauge), "server, address", "1 if the last request to the server got an answer, otherwise 0. Also 0 for an nsqd that is gone: the nsqlookupds know it no more.", |it| it.upstreams(|it| it.is_up.into())),
-    row(("nsqadmin_upstream_requests_total", Kind::Counter), "server, address", "Requests to the server.", |it| it.upstreams(|it| it.requests.into())),
-    row(("nsqadmin_upstream_request_seconds_total", Kind::Counter), "server, address", "Time of these requests.", |it| it.upstreams(|it| it.time.as_secs_f64().into())),
-    row(("nsqadmin_upstream_failures_total", Kind::Counter), "server, address, reason", "Requests to the server that failed: unreachable, no_answer, refused, not_understood. An unknown topic or channel is no failure.", Seen::failures),
-    row(("nsqadmin_collections_total", Kind::Counter), "result", "Collections of the figures of all nsqds: ok, partly without some servers, failed without any.", Seen::collections),
-    row(("nsqadmin_collection_seconds_total", Kind::Counter), "", "Time of all collections.", |it| it.live(|it| it.counts.time.as_secs_f64().into())),
-    row(("nsqadmin_last_collection_seconds", Kind::Gauge), "", "Time of the last collection.", |it| it.live(|it| it.counts.last_time.as_secs_f64().into())),
-    row(("nsqadmin_history_left_out_series", Kind::Gauge), "", "Series for which the history has no room (--history-max-bytes).", |it| it.live(|it| it.counts.left_out_series.into())),
-    row(("nsqadmin_last_figures_time_seconds", Kind::Gauge), "", "Unix time of the present live figures; 0 before the first ones.", |it| it.live(Live::time_seconds)),
-    row(("nsqadmin_topics", Kind::Gauge), "", "Topics in the live figures.", |it| it.live(|it| count(it.snapshot.topics.len()))),
-    row(("nsqadmin_channels", Kind::Gauge), "", "Channels in the live figures.", |it| it.live(Live::channels)),
-    row(("nsqadmin_nodes", Kind::Gauge), "", "nsqds in the live figures.", |it| it.live(|it| count(it.snapshot.nodes.len()))),
-    row(("nsqadmin_history_series", Kind::Gauge), "", "Topics, channels and nodes whose past is in memory.", |it| it.live(|it| count(it.collector.history().len()))),
-    row(("nsqadmin_history_bytes", Kind::Gauge), "", "Bytes of memory of this past.", |it| it.live(|it| count(it.collector.history().bytes()))),
-    row(("nsqadmin_history_bytes_max", Kind::Gauge), "", "The most of them (--history-max-bytes).", |it| it.live(|it| count(it.collector.history().bytes_max))),
-    row(("nsqadmin_history_room_seconds", Kind::Gauge), "", "Time for which the past has had room: seven days, or less after points were dropped.", |it| it.live(Live::room_seconds)),
-    row(("nsqadmin_event_streams", Kind::Gauge), "", "Open streams of events (/api/live/events).", |it| it.live(Live::streams)),
-    row(("nsqadmin_event_streams_max", Kind::Gauge), "", "The most streams of events that may be open.", |it| it.live(|_| count(STREAMS_MAX))),
-    row(("nsqadmin_acts_total", Kind::Counter), "action, result", "Acts of admins by their result: done, partly, failed, refused.", Seen::acts),
-    row(("nsqadmin_audit_failures_total", Kind::Counter), "", "Lines that could not be written to --audit-log-file.", |it| vec![(Vec::new(), it.tally.audit_failures().into())]),
-    row(("nsqadmin_notifications_total", Kind::Counter), "result", "Notifications of acts: sent, failed, and dropped because too many waited.", |it| by_result(it.tally.notifications())),
+    (Family::new("nsqadmin_http_requests_total", Kind::Counter, "Requests of clients, by method and status."), "method, code", Seen::requests),
+    (Family::new("nsqadmin_upstream_up", Kind::Gauge, "1 if the last request to the server got an answer, otherwise 0. Also 0 for an nsqd that is gone: the nsqlookupds know it no more."), "server, address", |it| it.upstreams(|it| it.is_up.into())),
+    (Family::new("nsqadmin_upstream_requests_total", Kind::Counter, "Requests to the server."), "server, address", |it| it.upstreams(|it| it.requests.into())),
+    (Family::new("nsqadmin_upstream_request_seconds_total", Kind::Counter, "Time of these requests."), "server, address", |it| it.upstreams(|it| it.time.as_secs_f64().into())),
+    (Family::new("nsqadmin_upstream_failures_total", Kind::Counter, "Requests to the server that failed: unreachable, no_answer, refused, not_understood. An unknown topic or channel is no failure."), "server, address, reason", Seen::failures),
+    (Family::new("nsqadmin_collections_total", Kind::Counter, "Collections of the figures of all nsqds: ok, partly without some servers, failed without any."), "result", Seen::collections),
+    (Family::new("nsqadmin_collection_seconds_total", Kind::Counter, "Time of all collections."), "", |it| it.live(|it| it.counts.time.as_secs_f64().into())),
+    (Family::new("nsqadmin_last_collection_seconds", Kind::Gauge, "Time of the last collection."), "", |it| it.live(|it| it.counts.last_time.as_secs_f64().into())),
+    (Family::new("nsqadmin_history_left_out_series", Kind::Gauge, "Series for which the history has no room (--history-max-bytes)."), "", |it| it.live(|it| it.counts.left_out_series.into())),
+    (Family::new("nsqadmin_last_figures_time_seconds", Kind::Gauge, "Unix time of the present live figures; 0 before the first ones."), "", |it| it.live(Live::time_seconds)),
+    (Family::new("nsqadmin_topics", Kind::Gauge, "Topics in the live figures."), "", |it| it.live(|it| count(it.snapshot.topics.len()))),
+    (Family::new("nsqadmin_channels", Kind::Gauge, "Channels in the live figures."), "", |it| it.live(Live::channels)),
+    (Family::new("nsqadmin_nodes", Kind::Gauge, "nsqds in the live figures."), "", |it| it.live(|it| count(it.snapshot.nodes.len()))),
+    (Family::new("nsqadmin_history_series", Kind::Gauge, "Topics, channels and nodes whose past is in memory."), "", |it| it.live(|it| count(it.collector.history.lock().len()))),
+    (Family::new("nsqadmin_history_bytes", Kind::Gauge, "Bytes of memory of this past."), "", |it| it.live(|it| count(it.collector.history.lock().bytes()))),
+    (Family::new("nsqadmin_history_bytes_max", Kind::Gauge, "The most of them (--history-max-bytes)."), "", |it| it.live(|it| count(it.collector.history.lock().bytes_max))),
+    (Family::new("nsqadmin_history_room_seconds", Kind::Gauge, "Time for which the past has had room: seven days, or less after points were dropped."), "", |it| it.live(Live::room_seconds)),
+    (Family::new("nsqadmin_event_streams", Kind::Gauge, "Open streams of events (/api/live/events)."), "", |it| it.live(Live::streams)),
+    (Family::new("nsqadmin_event_streams_max", Kind::Gauge, "The most streams of events that may be open."), "", |it| it.live(|_| count(STREAMS_MAX))),
+    (Family::new("nsqadmin_acts_total", Kind::Counter, "Acts of admins by their result: done, partly, failed, refused."), "action, result", Seen::acts),
+    (Family::new("nsqadmin_audit_failures_total", Kind::Counter, "Lines that could not be written to --audit-log-file."), "", |it| vec![(Vec::new(), it.tally.audit_failures().into())]),
+    (Family::new("nsqadmin_notifications_total", Kind::Counter, "Notifications of acts: sent, failed, and dropped because too many waited."), "result", |it| by_result(it.tally.notifications())),
 ];
 
 /// The figures at one moment.
@@ -106,7 +91,7 @@ impl Live {
     }
 
     fn room_seconds(&self) -> Number {
-        let history = self.collector.history();
+        let history = self.collector.history.lock();
         let seconds = history.room_seconds(Timestamp::now().as_second());
         seconds.unsigned_abs().into()
     }
@@ -195,11 +180,11 @@ impl App {
     }
 }
 
-fn append(out: &mut Exposition, row: &Row, seen: &Seen) {
-    out.begin(row.family);
-    for (values, number) in (row.read)(seen) {
+fn append(out: &mut Exposition, (family, names, read): &Row, seen: &Seen) {
+    out.begin(*family);
+    for (values, number) in read(seen) {
         let mut labels = String::new();
-        for (name, value) in row.labels.split(", ").zip(&values) {
+        for (name, value) in names.split(", ").zip(&values) {
             push_label(&mut labels, name, value);
         }
         out.sample(&labels, number);
@@ -227,7 +212,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
         let page = std::fs::read_to_string(path).expect("the page exists");
         let rows = std::iter::once(&BUILD).chain(ROWS);
-        let all: Vec<_> = rows.map(|row| (row.family, row.labels)).collect();
+        let all: Vec<_> = rows.map(|(family, labels, _)| (*family, *labels)).collect();
         let table = program::metrics::table(&all);
         let updated = program::metrics::page_with_table(&page, "nsqadmin's metrics", &table);
         if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -22,7 +22,7 @@ use wire::json_object;
 use super::act::gone_text;
 use super::{App, Reply, Request};
 use crate::audit::{Actor, Details, Entry, Subject};
-use crate::cluster::{Act, Deed, Refusal, Scope, Stats, Target, Terms, Warnings};
+use crate::cluster::{Act, Deed, Refusal, Stats, Target, Terms, Warnings};
 use crate::figures::{ChannelFigures, NodeStats, TopicFigures, Undo, add_counts, topic_totals};
 
 /// Most topics or channels that one order touches. Each of them is some requests to each node, and one
@@ -352,12 +352,8 @@ impl App {
             .filter_map(|name| listing.targets.get(name));
         let named: Vec<Target> = named.cloned().collect();
         // Whether the nodes are able does not depend on the names.
-        let deed = Deed {
-            act,
-            topic: "",
-            channel: if order.of == Kind::Topics { "" } else { "c" },
-            terms: &terms,
-        };
+        let channel = if order.of == Kind::Topics { "" } else { "c" };
+        let deed = Deed::new(act, "", channel, &terms);
         let able = self.cluster.able(deed, &named, &mut warnings).await;
         if let Err(refusal) = &able {
             let failed = Err(refusal.clone());
@@ -417,17 +413,10 @@ impl App {
         let acted = if nodes.is_empty() && !silent.is_empty() {
             Err(Refusal::upstream(warnings.text()))
         } else {
-            let scope = Scope {
-                targets: &nodes,
-                is_whole: is_whole && silent.is_empty(),
-            };
-            let deed = Deed {
-                act,
-                topic: &subject.topic,
-                channel: &subject.channel,
-                terms: &terms,
-            };
-            self.cluster.act_at(deed, scope, warnings).await
+            let deed = Deed::new(act, &subject.topic, &subject.channel, &terms);
+            let are_all = is_whole && silent.is_empty();
+            let acted = self.cluster.act_at(deed, &nodes, are_all, warnings);
+            acted.await
         };
         let messages = match act {
             Act::Unempty => subject.undo.map(|undo| undo.message_count),

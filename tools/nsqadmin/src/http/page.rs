@@ -76,7 +76,7 @@ impl App {
             nsqlookupd: self.cluster.lookupds(),
             name_rule: name_rule(),
             live: self.collector.is_some(),
-            graph_enabled: self.forward.is_some(),
+            graph_enabled: self.graphite.forward.is_some(),
             statsd_interval: graphite.interval.as_secs(),
             statsd_counter_format: &graphite.counter_format,
             statsd_gauge_format: &graphite.gauge_format,
