@@ -382,9 +382,7 @@ impl Audit {
             }
             let count = self.left_out.take();
             if count > 0 {
-                entry
-                    .message
-                    .push_str(&format!("; {}", without_line(count)));
+                entry.message += &format!("; {}", without_line(count));
             }
         }
         let line = self.log(entry);

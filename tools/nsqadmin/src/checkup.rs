@@ -210,10 +210,8 @@ impl Checkup {
         let mut sentences: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for concern in &self.concerns {
             if let Subject::Node(address) = &concern.subject {
-                sentences
-                    .entry(address)
-                    .or_default()
-                    .push(&concern.sentence);
+                let of_node = sentences.entry(address).or_default();
+                of_node.push(&concern.sentence);
             }
         }
         sentences

@@ -135,12 +135,8 @@ fn tell_trusted_proxies(access: &Access) {
         return;
     }
     let header = &access.header;
-    let ranges: Vec<String> = access
-        .trusted_proxies
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    let ranges = ranges.join(", ");
+    let ranges = access.trusted_proxies.iter().map(ToString::to_string);
+    let ranges = ranges.collect::<Vec<_>>().join(", ");
     match (ranges.is_empty(), access.trusts_everybody()) {
         (true, _) => log_warn!(
             "the list trusted_proxy_cidr is empty: the header {header} counts from no address, so nobody may act"

@@ -1,6 +1,8 @@
 //! The endpoints that act: each act is written to the audit log and told to the endpoint of
 //! notifications. `rights` has checked user and page before.
 
+use std::collections::BTreeSet;
+
 use ::http::StatusCode;
 use ::http::header::USER_AGENT;
 use wire::name::is_valid_name;
@@ -8,7 +10,7 @@ use wire::name::is_valid_name;
 use super::{App, Endpoint, Reply, Request};
 use crate::access::{CLAIMED_CHARS_MAX, basic_user, claimed_user, is_invisible};
 use crate::audit::{Actor, Details, Entry, Subject};
-use crate::cluster::{Act, Acted, Deed, Refusal, Terms, is_host_and_port};
+use crate::cluster::{Act, Acted, Deed, Refusal, Terms, Warnings, is_host_and_port};
 
 const TOMBSTONE: &str = "tombstone_topic_producer";
 
@@ -150,10 +152,8 @@ impl App {
     /// Adds the nodes that are gone and had the topic to the warnings of an act: nothing was done there.
     fn with_gone(&self, topic: &str, acted: Acted) -> Acted {
         let mut warnings = acted?;
-        let gone = self.gone_with(topic);
-        if !gone.is_empty() {
-            warnings.add_text(gone_text(&gone));
-        }
+        let gone = self.gone_with(topic).into_iter().collect();
+        warn_of_gone(gone, &mut warnings);
         Ok(warnings.of_one_stage())
     }
 
@@ -188,13 +188,11 @@ impl App {
 async fn read_act(request: &mut Request, actor: &Actor) -> Result<(Act, Terms), Refusal> {
     let keys = ["action", "for", "note", "undo", "messages"];
     let [action, limit, note, undo, messages] = request.read_terms(keys).await?;
-    let expected_messages =
-        match messages.as_str() {
-            "" => None,
-            number => Some(number.parse().map_err(|_| {
-                Refusal::bad(format!("INVALID_MESSAGES: {number} is not a number"))
-            })?),
-        };
+    let invalid = |_| Refusal::bad(format!("INVALID_MESSAGES: {messages} is not a number"));
+    let expected_messages = match messages.as_str() {
+        "" => None,
+        number => Some(number.parse().map_err(invalid)?),
+    };
     let acts = [Act::Pause, Act::Unpause, Act::Empty, Act::Unempty];
     let act = acts.into_iter().find(|act| act.word() == action);
     let terms = Terms {
@@ -217,19 +215,18 @@ async fn topic_to_tombstone(request: &mut Request) -> Result<String, Refusal> {
     Ok(topic)
 }
 
-/// Returns the warning about nodes that are gone.
-pub(super) fn gone_text(nodes: &[String]) -> String {
-    let urls: Vec<String> = nodes.iter().map(|node| format!("http://{node}")).collect();
-    format!(
-        "nothing was done at {}: gone, and whatever it has stays until it is back",
-        urls.join(", ")
-    )
+/// Adds the warning about nodes that are gone.
+pub(super) fn warn_of_gone(nodes: BTreeSet<String>, warnings: &mut Warnings) {
+    if !nodes.is_empty() {
+        let urls: Vec<String> = nodes.iter().map(|node| format!("http://{node}")).collect();
+        let urls = urls.join(", ");
+        warnings.add_text(format!(
+            "nothing was done at {urls}: gone, and whatever it has stays until it is back"
+        ));
+    }
 }
 
 fn check_name(name: &str, invalid: &'static str) -> Result<(), Refusal> {
-    if is_valid_name(name.as_bytes()) {
-        Ok(())
-    } else {
-        Err(Refusal::bad(invalid))
-    }
+    let is_valid = is_valid_name(name.as_bytes());
+    is_valid.then_some(()).ok_or_else(|| Refusal::bad(invalid))
 }

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 use wire::go_json::is_default;
 use wire::json_object;
 
-use super::act::gone_text;
+use super::act::warn_of_gone;
 use super::{App, Reply, Request};
 use crate::audit::{Actor, Details, Entry, Subject};
 use crate::cluster::{Act, Deed, Refusal, Stats, Target, Terms, Warnings};
@@ -314,13 +314,8 @@ impl App {
             BTreeSet::new()
         };
         let subjects = order.subjects(&stats, &inactive);
-        let gone: BTreeSet<String> = subjects
-            .iter()
-            .flat_map(|subject| self.gone_with(&subject.topic))
-            .collect();
-        if !gone.is_empty() {
-            warnings.add_text(gone_text(&gone.into_iter().collect::<Vec<_>>()));
-        }
+        let gone = subjects.iter().flat_map(|one| self.gone_with(&one.topic));
+        warn_of_gone(gone.collect(), &mut warnings);
         Ok(Listing {
             subjects,
             targets: by_address,
