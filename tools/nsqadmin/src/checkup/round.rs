@@ -303,19 +303,16 @@ impl Round {
 impl ChannelRound {
     /// Returns the number of messages that wait.
     pub(super) fn depth(&self) -> i64 {
-        let nodes = self.sample.nodes.values();
-        nodes.fold(0, |sum, node| sum.saturating_add(node.depth))
+        sum(self.sample.nodes.values().map(|node| node.depth))
     }
 
     /// Returns the number of messages that the present consumers have finished since an earlier round. A consumer
     /// that has come since then has finished all its messages since then.
     pub(super) fn finished_since(&self, before: &ChannelRound) -> i64 {
-        let finishes = self.finishes.iter();
-        let finished = finishes.map(|(consumer, count)| {
+        sum(self.finishes.iter().map(|(consumer, count)| {
             let known = before.finishes.get(consumer).copied().unwrap_or(0);
             count.saturating_sub(known).max(0)
-        });
-        finished.fold(0, i64::saturating_add)
+        }))
     }
 }
 

@@ -227,6 +227,9 @@ pub(super) fn warn_of_gone(nodes: BTreeSet<String>, warnings: &mut Warnings) {
 }
 
 fn check_name(name: &str, invalid: &'static str) -> Result<(), Refusal> {
-    let is_valid = is_valid_name(name.as_bytes());
-    is_valid.then_some(()).ok_or_else(|| Refusal::bad(invalid))
+    if is_valid_name(name.as_bytes()) {
+        Ok(())
+    } else {
+        Err(Refusal::bad(invalid))
+    }
 }
