@@ -1,8 +1,10 @@
-//! The nodes of a cluster: [`Node`], as the list of nodes shows it, and [`Target`], as it is asked.
+//! The nodes of a cluster: [`Node`], as the list of nodes shows it, [`Target`], as it is asked, and [`Discovered`], all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use nsq_doctor::duration;
 use nsq_http::{Lookup, NodeInfo};
 use parking_lot::Mutex;
 use program::log_warn;
@@ -12,7 +14,8 @@ use serde::{Serialize, Serializer};
 use wire::go_json::is_default;
 use wire::json_object;
 
-use super::{Cluster, Discovered, Gathered, Refusal, Stats, Warnings};
+use super::{Cluster, Gathered, Refusal, Stats, Warnings};
+use crate::checkup::LookupdRound;
 use crate::figures::NodeIdentity;
 use crate::upstream::{Failed, FailureKind, Server, Upstream};
 
@@ -160,6 +163,54 @@ impl Target {
             ));
         }
         failed
+    }
+}
+
+/// The answers to the question which nodes there are.
+#[derive(Clone, Debug)]
+pub struct Discovered {
+    /// The nodes, or the reason why they are not known.
+    pub targets: Result<Vec<Target>, Refusal>,
+    /// The failures of some servers.
+    pub warnings: Warnings,
+    /// The answer of each nsqlookupd by `host:port`. Empty in direct mode.
+    pub lookupds: BTreeMap<String, LookupdRound>,
+}
+
+impl Default for Discovered {
+    /// Returns the answers of no server.
+    fn default() -> Discovered {
+        Discovered {
+            targets: Ok(Vec::new()),
+            warnings: Warnings::default(),
+            lookupds: BTreeMap::new(),
+        }
+    }
+}
+
+impl Discovered {
+    /// Adds the warning that servers have not answered for this time.
+    pub fn warn_of_silence(&mut self, time: Duration) {
+        let time = duration(time.as_secs_f64());
+        self.warnings.add_text(format!(
+            "not all servers have said for {time} which nsqds there are, so these may be others by now"
+        ));
+    }
+
+    /// Returns the same answers with the nodes of earlier ones, and a warning, if no server answered now.
+    #[must_use]
+    pub fn or_known(mut self, earlier: Option<Discovered>) -> Discovered {
+        if let Err(refusal) = &self.targets
+            && let Some(earlier) = earlier
+            && earlier.targets.is_ok()
+        {
+            let why = refusal.message.trim_start_matches("UPSTREAM_ERROR: ");
+            self.warnings.add_text(format!(
+                "the figures are those of the nsqds that were known before, because nsqadmin {why}"
+            ));
+            self.targets = earlier.targets;
+        }
+        self
     }
 }
 

@@ -1,6 +1,5 @@
 //! The checks of the values at the start, in the original's order, and the values that they lead to.
 
-use std::fmt::Display;
 use std::net::{IpAddr, ToSocketAddrs};
 use std::path::Path;
 use std::thread;
@@ -19,7 +18,7 @@ use url::Url;
 
 use crate::access::parse_range;
 
-use super::{ClientFlags, Config, UrlMap};
+use super::{ClientFlags, Config, UrlMap, not_parsed};
 
 /// The values that the checks of a [`Config`] lead to.
 #[derive(Clone, Debug)]
@@ -248,11 +247,6 @@ pub(super) fn whole_bytes(text: &str) -> Result<(), String> {
         )),
         _ => Ok(()),
     }
-}
-
-/// Returns the text about a value of a flag that cannot be parsed.
-pub fn not_parsed(flag: &str, value: &str, why: impl Display) -> String {
-    format!("failed to parse --{flag} ({value}) - {why}")
 }
 
 fn check_graphite_url(text: &str) -> Result<(), String> {
