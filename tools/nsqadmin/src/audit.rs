@@ -32,7 +32,7 @@ use wire::go_json::{is_default, to_string};
 use wire::json_object;
 
 use crate::access::{cut_off, is_invisible};
-use crate::cluster::{Act, Acted, Terms, kind_of};
+use crate::cluster::{Act, Acted, Terms};
 use crate::tally::Tally;
 
 /// Most bytes of a name in a line. The names of topics and channels have at most 64 bytes, and those of hosts 253. A client
@@ -164,7 +164,7 @@ impl Actor {
 impl Subject {
     /// Returns the name of an action: `pause_topic`, `pause_channel`, ...
     pub fn action(&self, act: Act) -> String {
-        format!("{}_{}", act.word(), kind_of(&self.channel))
+        format!("{}_{}", act.word(), Act::subject(&self.channel))
     }
 }
 
@@ -382,9 +382,7 @@ impl Audit {
             }
             let count = self.left_out.take();
             if count > 0 {
-                entry
-                    .message
-                    .push_str(&format!("; {}", without_line(count)));
+                entry.message += &format!("; {}", without_line(count));
             }
         }
         let line = self.log(entry);

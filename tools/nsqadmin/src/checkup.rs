@@ -16,7 +16,7 @@ mod producer;
 mod round;
 mod topic;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use nsq_doctor::duration;
@@ -210,10 +210,8 @@ impl Checkup {
         let mut sentences: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
         for concern in &self.concerns {
             if let Subject::Node(address) = &concern.subject {
-                sentences
-                    .entry(address)
-                    .or_default()
-                    .push(&concern.sentence);
+                let of_node = sentences.entry(address).or_default();
+                of_node.push(&concern.sentence);
             }
         }
         sentences
@@ -237,6 +235,16 @@ pub(crate) fn keep_highest<K: Ord, V>(
         excess -= usize::from(is_forgotten);
         !is_forgotten
     });
+}
+
+/// Forgets what came at `now` or later, and what is too old: the earliest that stays is at least `window` old, as soon as
+/// there is such a one. All times are steady milliseconds.
+fn keep_window<T>(items: &mut VecDeque<T>, now: i64, window: i64, time: impl Fn(&T) -> i64) {
+    items.retain(|item| time(item) < now);
+    let is_old = |item: &T| now - time(item) >= window;
+    while items.get(1).is_some_and(is_old) {
+        items.pop_front();
+    }
 }
 
 /// Returns the time since then, both in steady milliseconds, or `None` if that is just now.

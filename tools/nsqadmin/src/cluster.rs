@@ -25,13 +25,12 @@ use crate::upstream::{AnswerTime, Failed, Server, Upstream, counted_name};
 
 use nodes::Noted;
 
-pub(crate) use act::kind_of;
-pub use act::{Abilities, Act, Acted, Scope, Terms};
-pub use nodes::{Target, is_host_and_port};
+pub use act::{Abilities, Act, Acted, Deed, Terms};
+pub use nodes::{Discovered, Target, is_host_and_port};
 pub use outcome::{Gathered, Refusal, Warnings};
 pub use peek::{Found, OWN_PARAMETERS, Obstacle, PARAMETERS, Peek, Peeked};
 pub use stats::Stats;
-pub use survey::{Builds, Discovered, Surveyed};
+pub use survey::{Builds, Surveyed};
 pub use topics::Place;
 
 /// Most requests that one question has under way.

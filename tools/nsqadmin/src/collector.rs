@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::Mutex;
 use program::{log_info, log_warn};
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 use wire::go_value::duration_text;
 
@@ -39,6 +39,9 @@ const PAUSE_FACTOR: u32 = 4;
 /// A rate over some milliseconds says nothing.
 const RATE_TIME_MIN: Duration = Duration::from_millis(500);
 
+/// Most streams of events at the same time.
+pub const STREAMS_MAX: usize = 256;
+
 /// The present figures and the history, which a task keeps up to date.
 #[derive(Clone, Debug)]
 pub struct Collector {
@@ -46,7 +49,10 @@ pub struct Collector {
     pub snapshots: watch::Receiver<Arc<Snapshot>>,
     /// The last checkup. Reading it does not count as a look: see [`Collector::checkup`].
     pub checkups: watch::Receiver<Arc<Checkup>>,
-    history: Arc<Mutex<History>>,
+    /// One permit for each stream of events that may be open.
+    pub streams: Arc<Semaphore>,
+    /// The history.
+    pub history: Arc<Mutex<History>>,
     looks: Arc<Looks>,
     file: Option<Arc<HistoryFile>>,
 }
@@ -69,7 +75,7 @@ impl Collector {
             }
             path => {
                 let file = HistoryFile::read(path.as_ref(), collection.history_bytes_max)?;
-                (file.history(), Some(Arc::new(file)))
+                (file.history.clone(), Some(Arc::new(file)))
             }
         };
         let (sender, snapshots) = watch::channel(Arc::default());
@@ -77,6 +83,7 @@ impl Collector {
         let collector = Collector {
             snapshots,
             checkups,
+            streams: Arc::new(Semaphore::new(STREAMS_MAX)),
             history,
             looks: Arc::new(Looks::begin()),
             file,
@@ -111,11 +118,6 @@ impl Collector {
     /// Returns the time until the next checkup is expected.
     pub fn next_checkup(&self) -> Duration {
         self.looks.next_checkup()
-    }
-
-    /// Returns the history.
-    pub fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock()
     }
 
     /// Saves the history, if there is a file for it. Blocks until the file is on disk, for some seconds at most.
@@ -162,11 +164,8 @@ struct Task {
 
 /// Collects until the process ends.
 async fn collect(mut task: Task, interval: Duration) {
-    let mut saves = task
-        .collector
-        .file
-        .clone()
-        .map(|file| Saves::new(move || file.save()));
+    let file = task.collector.file.clone();
+    let mut saves = file.map(|file| Saves::new(move || file.save()));
     loop {
         let started = Instant::now();
         task.collect_once().await;
@@ -190,19 +189,17 @@ async fn collect(mut task: Task, interval: Duration) {
 impl Task {
     /// Tells those who look when the next checkup is expected, if the next collection comes after this pause.
     fn expect_checkup(&self, pause: Duration) {
-        let now = self.collector.looks.now();
+        let looks = &self.collector.looks;
+        let now = looks.now();
         let due_in = self.pace.due_in(now, Some(now));
-        self.collector
-            .looks
-            .expect_checkup(now + pause.max(due_in) + self.pace.duration());
+        looks.expect_checkup(now + pause.max(due_in) + self.pace.duration());
     }
 
     async fn collect_once(&mut self) {
         let mut warnings = Warnings::default();
         let started = Instant::now();
-        let is_due = self
-            .pace
-            .is_due(self.collector.looks.now(), self.collector.looks.last());
+        let looks = &self.collector.looks;
+        let is_due = self.pace.is_due(looks.now(), looks.last());
         let (now, stats) = if is_due {
             self.check(&mut warnings).await
         } else {
@@ -271,9 +268,8 @@ impl Task {
         let now = Now::read();
         let stats = match discovered.targets {
             Ok(targets) => {
-                self.cluster
-                    .stats(targets, Stats::default(), warnings)
-                    .await
+                let asked = self.cluster.stats(targets, Stats::default(), warnings);
+                asked.await
             }
             Err(refusal) => Err(refusal),
         };
@@ -305,10 +301,8 @@ impl Task {
         for address in self.cluster.silent_nsqds(known) {
             round.add_failure(&address, "it does not say what it is (/info)".to_owned());
         }
-        let answers = self
-            .cluster
-            .survey(known.to_vec(), &self.builds, warnings)
-            .await;
+        let known = known.to_vec();
+        let answers = self.cluster.survey(known, &self.builds, warnings).await;
         self.builds = Builds::new();
         let gathered = answers.into_iter().map(|answer| {
             let node = answer.node;
@@ -350,27 +344,25 @@ impl Task {
 /// The nsqlookupds that did not answer in the last round. The log has a line when one stops answering, and one when it
 /// answers again.
 #[derive(Debug, Default)]
-struct Silence {
-    silent: BTreeSet<String>,
-}
+struct Silence(BTreeSet<String>);
 
 impl Silence {
     /// Takes the answers of a round, and logs what has changed since the last one.
     fn log_changes(&mut self, lookupds: &BTreeMap<String, LookupdRound>) {
         for (address, round) in lookupds {
             match round {
-                Err(why) if self.silent.insert(address.clone()) => log_warn!(
+                Err(why) if self.0.insert(address.clone()) => log_warn!(
                     "nsqlookupd {address} does not answer: {why}. Start it, or correct \
                      --lookupd-http-address, which takes addresses of HTTP such as 127.0.0.1:4161"
                 ),
-                Ok(_) if self.silent.remove(address) => {
+                Ok(_) if self.0.remove(address) => {
                     log_info!("nsqlookupd {address} answers again");
                 }
                 _ => {}
             }
         }
         // An operator may have taken an address away.
-        self.silent.retain(|address| lookupds.contains_key(address));
+        self.0.retain(|address| lookupds.contains_key(address));
     }
 }
 

@@ -1,6 +1,7 @@
 //! The declaration of nsqadmin's flags.
 
 use std::ffi::OsString;
+use std::fmt::Display;
 use std::time::Duration;
 
 use program::flag::{self, Kind};
@@ -134,6 +135,11 @@ impl Config {
     pub fn collection(&self) -> Option<&LiveFlags> {
         Some(&self.live).filter(|live| !live.interval.is_zero())
     }
+}
+
+/// Returns the text about a value of a flag that cannot be parsed.
+pub fn not_parsed(flag: &str, value: &str, why: impl Display) -> String {
+    format!("failed to parse --{flag} ({value}) - {why}")
 }
 
 /// Says which flag replaces an unknown one that an earlier version had.

@@ -29,7 +29,7 @@ mod saved;
 
 use ring::Ring;
 
-pub use saved::Piece;
+pub use saved::{Piece, write_pieces};
 
 /// The rings of a series.
 pub const TIERS: [Tier; 3] = [

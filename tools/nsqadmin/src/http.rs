@@ -22,7 +22,6 @@ mod reply;
 mod request;
 mod rights;
 
-use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
 use ::http::{Method, StatusCode};
@@ -30,8 +29,6 @@ use ipnet::IpNet;
 use program::go_value::duration_text;
 use program::http::{Route, Routed, route};
 use program::log_info;
-use reqwest::Client;
-use tokio::sync::Semaphore;
 
 use crate::access::{Access, IgnoredUserLog, cut_off};
 use crate::audit::Audit;
@@ -40,9 +37,9 @@ use crate::collector::Collector;
 use crate::config::Config;
 use crate::tally::Tally;
 
-use live::Live;
+use reading::Reading;
 
-pub use graphite::Forward;
+pub use graphite::Graphite;
 pub use notification::Notifier;
 pub use page::Assets;
 pub use reply::{Body, Reply};
@@ -51,81 +48,52 @@ pub use request::{Request, RequestBody};
 /// Most bytes of a request's method and target in its log line. Any client can send a head of 64 KB.
 const ASKED_BYTES_MAX: usize = 1024;
 
-/// Returns the permits for streams of events.
-pub fn streams() -> Arc<Semaphore> {
-    Arc::new(Semaphore::new(live::STREAMS_MAX))
-}
-
 /// Returns the method and the pattern of each route, in which `*` stands for any segment.
 pub fn routes() -> impl Iterator<Item = (&'static str, &'static str)> {
     ROUTES.iter().map(|(method, path, _)| (*method, *path))
 }
 
-/// The endpoints.
+/// The endpoints. [`ROUTES`] has their addresses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Endpoint {
     /// The page, at each of its addresses.
     Page,
-    /// `/ping`
     Ping,
-    /// `/metrics`, for Prometheus.
+    /// The metrics for Prometheus.
     Metrics,
     /// A file of the page.
     Asset,
-    /// `/api/settings`: what the page needs to know.
+    /// What the page needs to know.
     Settings,
-    /// `/render`
     Render,
-    /// `/api/graphite`
     Rate,
-    /// An endpoint of live figures.
-    Live(Live),
-    /// `/api/peek/*` and `/api/peek/*/*`
     Peek,
-    /// An endpoint that reads figures.
-    Read(Read),
-    /// An endpoint that acts.
-    Change(Change),
-    /// `GET /config/*`
-    GetOption,
-    /// `PUT /config/*`
-    PutOption,
-}
-
-/// The endpoints that read figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Read {
-    /// `/api/topics`
+    // Figures, as the servers answer now.
     Topics,
-    /// `/api/topics/*`
     Topic,
-    /// `/api/topics/*/*`
     Channel,
-    /// `/api/nodes`
     Nodes,
-    /// `/api/nodes/*`
     Node,
-    /// `/api/counter`
     Counter,
-    /// `/api/abilities`
     Abilities,
-    /// `/api/disk/*/*`
     Disk,
-}
-
-/// The endpoints that act.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Change {
-    /// `POST /api/topics`
+    // Live figures.
+    Live,
+    LiveTopics,
+    LiveTopic,
+    LiveAttention,
+    LiveNodes,
+    LiveNode,
+    LiveHistory,
+    LiveEvents,
+    // Acts. Their names in small letters are the actions of refused ones in the audit log.
     Create,
-    /// `DELETE /api/topics/*` and `DELETE /api/topics/*/*`
     Delete,
-    /// `POST /api/topics/*` and `POST /api/topics/*/*`
     Act,
-    /// `DELETE /api/nodes/*`
     Tombstone,
-    /// `POST /api/acts`
     Many,
+    GetOption,
+    PutOption,
 }
 
 /// The clients that may use an endpoint.
@@ -144,12 +112,15 @@ impl Endpoint {
     /// name needs an admin, and so does any endpoint behind another method than theirs.
     fn audience(self, method: &Method) -> Audience {
         use Endpoint::{
-            Asset, GetOption, Live, Metrics, Page, Peek, Ping, PutOption, Rate, Read, Render,
-            Settings,
+            Abilities, Asset, Channel, Counter, Disk, GetOption, Live, LiveAttention, LiveEvents,
+            LiveHistory, LiveNode, LiveNodes, LiveTopic, LiveTopics, Metrics, Node, Nodes, Page,
+            Peek, Ping, PutOption, Rate, Render, Settings, Topic, Topics,
         };
         match (method.as_str(), self) {
-            ("GET", Page | Ping | Asset | Metrics | Settings) => Audience::Everybody,
-            ("GET", Render | Rate | Live(_) | Peek | Read(_)) => Audience::Everybody,
+            ("GET", Page | Ping | Asset | Metrics | Settings | Render | Rate | Peek)
+            | ("GET", Topics | Topic | Channel | Nodes | Node | Counter | Abilities | Disk)
+            | ("GET", Live | LiveTopics | LiveTopic | LiveAttention | LiveNodes | LiveNode)
+            | ("GET", LiveHistory | LiveEvents) => Audience::Everybody,
             ("GET", GetOption) | ("PUT", PutOption) => Audience::ConfigClients,
             _ => Audience::Admins,
         }
@@ -177,32 +148,32 @@ const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/fonts/*", Endpoint::Asset),
     ("GET", "/render", Endpoint::Render),
     ("GET", "/api/settings", Endpoint::Settings),
-    ("GET", "/api/topics", Endpoint::Read(Read::Topics)),
-    ("GET", "/api/topics/*", Endpoint::Read(Read::Topic)),
-    ("GET", "/api/topics/*/*", Endpoint::Read(Read::Channel)),
-    ("GET", "/api/nodes", Endpoint::Read(Read::Nodes)),
-    ("GET", "/api/nodes/*", Endpoint::Read(Read::Node)),
-    ("GET", "/api/counter", Endpoint::Read(Read::Counter)),
+    ("GET", "/api/topics", Endpoint::Topics),
+    ("GET", "/api/topics/*", Endpoint::Topic),
+    ("GET", "/api/topics/*/*", Endpoint::Channel),
+    ("GET", "/api/nodes", Endpoint::Nodes),
+    ("GET", "/api/nodes/*", Endpoint::Node),
+    ("GET", "/api/counter", Endpoint::Counter),
     ("GET", "/api/peek/*", Endpoint::Peek),
     ("GET", "/api/peek/*/*", Endpoint::Peek),
-    ("GET", "/api/abilities", Endpoint::Read(Read::Abilities)),
-    ("GET", "/api/disk/*/*", Endpoint::Read(Read::Disk)),
-    ("GET", "/api/live", Endpoint::Live(Live::All)),
-    ("GET", "/api/live/topics", Endpoint::Live(Live::Topics)),
-    ("GET", "/api/live/topics/*", Endpoint::Live(Live::Topic)),
-    ("GET", "/api/live/attention", Endpoint::Live(Live::Attention)),
-    ("GET", "/api/live/nodes", Endpoint::Live(Live::Nodes)),
-    ("GET", "/api/live/nodes/*", Endpoint::Live(Live::Node)),
-    ("GET", "/api/live/history", Endpoint::Live(Live::History)),
-    ("GET", "/api/live/events", Endpoint::Live(Live::Events)),
+    ("GET", "/api/abilities", Endpoint::Abilities),
+    ("GET", "/api/disk/*/*", Endpoint::Disk),
+    ("GET", "/api/live", Endpoint::Live),
+    ("GET", "/api/live/topics", Endpoint::LiveTopics),
+    ("GET", "/api/live/topics/*", Endpoint::LiveTopic),
+    ("GET", "/api/live/attention", Endpoint::LiveAttention),
+    ("GET", "/api/live/nodes", Endpoint::LiveNodes),
+    ("GET", "/api/live/nodes/*", Endpoint::LiveNode),
+    ("GET", "/api/live/history", Endpoint::LiveHistory),
+    ("GET", "/api/live/events", Endpoint::LiveEvents),
     ("GET", "/api/graphite", Endpoint::Rate),
-    ("POST", "/api/topics", Endpoint::Change(Change::Create)),
-    ("POST", "/api/topics/*", Endpoint::Change(Change::Act)),
-    ("POST", "/api/topics/*/*", Endpoint::Change(Change::Act)),
-    ("DELETE", "/api/topics/*", Endpoint::Change(Change::Delete)),
-    ("DELETE", "/api/topics/*/*", Endpoint::Change(Change::Delete)),
-    ("DELETE", "/api/nodes/*", Endpoint::Change(Change::Tombstone)),
-    ("POST", "/api/acts", Endpoint::Change(Change::Many)),
+    ("POST", "/api/topics", Endpoint::Create),
+    ("POST", "/api/topics/*", Endpoint::Act),
+    ("POST", "/api/topics/*/*", Endpoint::Act),
+    ("DELETE", "/api/topics/*", Endpoint::Delete),
+    ("DELETE", "/api/topics/*/*", Endpoint::Delete),
+    ("DELETE", "/api/nodes/*", Endpoint::Tombstone),
+    ("POST", "/api/acts", Endpoint::Many),
     ("GET", "/config/*", Endpoint::GetOption),
     ("PUT", "/config/*", Endpoint::PutOption),
 ];
@@ -222,18 +193,14 @@ pub struct App {
     pub notifier: Notifier,
     /// The page's files.
     pub assets: Assets,
-    /// The place that `/render` is forwarded to, with `--graphite-url`.
-    pub forward: Option<Forward>,
-    /// The client for graphite.
-    pub graphite_client: Client,
+    /// The rates and graphs of graphite.
+    pub graphite: Graphite,
     /// Clients of `/config`; `None` allows everybody.
     pub config_clients: Option<IpNet>,
     /// The values of the flags.
     pub config: Config,
     /// The live figures, unless they are switched off.
     pub collector: Option<Collector>,
-    /// One permit for each stream of events that may be open.
-    pub streams: Arc<Semaphore>,
     /// The counts for `/metrics`.
     pub tally: Tally,
     /// The time at which the process started.
@@ -336,14 +303,16 @@ impl App {
             Endpoint::Asset => Ok(self.asset(&segments.join("/"), request)),
             Endpoint::Metrics => Ok(self.metrics(request)),
             Endpoint::Settings => Ok(self.settings(request)),
-            Endpoint::Render => self.render(request).await,
-            Endpoint::Rate => self.rate(request).await,
-            Endpoint::Live(live) => self.live(live, segments, request),
-            Endpoint::Peek => self.peek(segments, request).await,
-            Endpoint::Read(read) => self.read(read, segments, request).await,
-            Endpoint::Change(change) => self.change(change, segments, request).await,
+            Endpoint::Render => self.graphite.render(request).await,
+            Endpoint::Rate => self.graphite.rate(request).await,
             Endpoint::GetOption => self.option(&segments[0]),
             Endpoint::PutOption => self.put_option(&segments[0], request).await,
+            Endpoint::Create
+            | Endpoint::Delete
+            | Endpoint::Act
+            | Endpoint::Tombstone
+            | Endpoint::Many => self.change(endpoint, segments, request).await,
+            reading => Reading::new(self, segments, request).answer(reading).await,
         }
     }
 }

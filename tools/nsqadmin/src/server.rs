@@ -29,8 +29,8 @@ use crate::access::{Access, BodyReaders, IgnoredUserLog};
 use crate::audit::Audit;
 use crate::cluster::{Cluster, Refusal};
 use crate::collector::Collector;
-use crate::config::{Checked, Config, NSQADMIN};
-use crate::http::{App, Assets, Body, Forward, Notifier, Reply, Request};
+use crate::config::{Checked, Config, NSQADMIN, not_parsed};
+use crate::http::{App, Assets, Body, Graphite, Notifier, Reply, Request};
 use crate::tally::Tally;
 use crate::upstream::{self, Upstream};
 
@@ -135,12 +135,8 @@ fn tell_trusted_proxies(access: &Access) {
         return;
     }
     let header = &access.header;
-    let ranges: Vec<String> = access
-        .trusted_proxies
-        .iter()
-        .map(ToString::to_string)
-        .collect();
-    let ranges = ranges.join(", ");
+    let ranges = access.trusted_proxies.iter().map(ToString::to_string);
+    let ranges = ranges.collect::<Vec<_>>().join(", ");
     match (ranges.is_empty(), access.trusts_everybody()) {
         (true, _) => log_warn!(
             "the list trusted_proxy_cidr is empty: the header {header} counts from no address, so nobody may act"
@@ -159,21 +155,12 @@ fn tell_trusted_proxies(access: &Access) {
 pub(crate) fn app(config: Config, checked: Checked) -> Result<App, String> {
     let header = config.acl_http_header.parse();
     let header = header.map_err(|_| {
-        let given = &config.acl_http_header;
-        format!("failed to parse --acl-http-header ({given}) - no header can have this name")
+        let why = "no header can have this name";
+        not_parsed("acl-http-header", &config.acl_http_header, why)
     })?;
-    let graphite = &config.graphite;
-    let forward = match (graphite.url.as_str(), graphite.is_proxied) {
-        ("", false) => None,
-        (url, true) => Some(Forward::new(url, false)?),
-        // The original starts with any text here, so this is no reason to end.
-        (url, false) => Forward::new(url, true)
-            .inspect_err(|why| log_warn!("no graphs: failed to parse --graphite-url - {why}"))
-            .ok(),
-    };
     let client =
         |redirects| upstream::client(&config.client, checked.client_tls.clone(), redirects);
-    let graphite_client = client(Policy::default())?;
+    let graphite = Graphite::new(&config, client(Policy::default())?)?;
     let notifier_client = client(upstream::with_body())?;
     let tally = Tally::default();
     let upstream = Upstream::new(&config, checked.client_tls.clone(), tally.clone())?;
@@ -184,7 +171,6 @@ pub(crate) fn app(config: Config, checked: Checked) -> Result<App, String> {
         collector: collection
             .map(|collection| Collector::start(&cluster, collection, tally.clone()))
             .transpose()?,
-        streams: crate::http::streams(),
         cluster,
         access: Access {
             header,
@@ -200,8 +186,7 @@ pub(crate) fn app(config: Config, checked: Checked) -> Result<App, String> {
         tally,
         started: SystemTime::now(),
         assets: Assets::new(&config.dev_static_dir),
-        forward,
-        graphite_client,
+        graphite,
         config_clients: checked.config_clients,
         config,
     })

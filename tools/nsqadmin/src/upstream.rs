@@ -348,8 +348,8 @@ pub fn client(
     tls: ClientConfig,
     redirects: redirect::Policy,
 ) -> Result<Client, String> {
-    let mut headers = HeaderMap::new();
-    headers.insert(ACCEPT, HeaderValue::from_static(nsq_http::ACCEPT));
+    let accept = HeaderValue::from_static(nsq_http::ACCEPT);
+    let headers = HeaderMap::from_iter([(ACCEPT, accept)]);
     let mut builder = Client::builder()
         .default_headers(headers)
         .user_agent(concat!("nsqadmin/", "1.3.0"))
@@ -411,11 +411,8 @@ pub enum FailureKind {
 impl Failed {
     /// Returns the failure of a request to a URL, in the form of Go's words.
     fn of(kind: FailureKind, method: &Method, url: &str, why: &str) -> Failed {
-        let verb = if *method == Method::POST {
-            "Post"
-        } else {
-            "Get"
-        };
+        let is_post = *method == Method::POST;
+        let verb = if is_post { "Post" } else { "Get" };
         Failed {
             why: format!("{verb} {:?}: {why}", without_user(url)),
             kind,
@@ -507,23 +504,17 @@ pub fn reason(url: &str, error: &reqwest::Error) -> String {
 }
 
 /// The questions that are not repeated now, by their URL. A server that is too slow for one question may well answer
-/// others: the figures without clients cost less than those with clients. All clones share them.
+/// others: the figures without clients cost less than those with clients. Each has the end of its pause, and its failure.
+/// All clones share them.
 #[derive(Clone, Debug, Default)]
-struct Unanswered(Arc<Mutex<BTreeMap<String, Paused>>>);
-
-/// A question that is not repeated now.
-#[derive(Debug)]
-struct Paused {
-    until: Instant,
-    failed: Failed,
-}
+struct Unanswered(Arc<Mutex<BTreeMap<String, (Instant, Failed)>>>);
 
 impl Unanswered {
     /// Returns the failure of a question that is not to be repeated now.
     fn failure(&self, url: &str, now: Instant) -> Option<Failed> {
         let paused = self.0.lock();
-        let paused = paused.get(url).filter(|it| now < it.until)?;
-        Some(paused.failed.clone())
+        let (_, failed) = paused.get(url).filter(|(until, _)| now < *until)?;
+        Some(failed.clone())
     }
 
     /// Takes a question that was asked at `asked` and has failed without an answer. Returns the failure, which then also
@@ -535,17 +526,11 @@ impl Unanswered {
         }
         let pause = waited.saturating_mul(PAUSE_FACTOR).min(PAUSE_MAX);
         let words = duration(pause.as_secs_f64());
-        failed
-            .why
-            .push_str(&format!("; it is not asked again for {words}"));
+        failed.why += &format!("; it is not asked again for {words}");
         let mut paused = self.0.lock();
         // An nsqlookupd may name other nodes each time.
-        paused.retain(|_, paused| now < paused.until);
-        let entry = Paused {
-            until: now + pause,
-            failed: failed.clone(),
-        };
-        paused.insert(url.to_owned(), entry);
+        paused.retain(|_, (until, _)| now < *until);
+        paused.insert(url.to_owned(), (now + pause, failed.clone()));
         failed
     }
 }

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use super::concern::{Concern, Subject};
 use super::round::{ChannelRound, Recent, Round};
-use super::{ABSENT_MAX, keep_highest, time_since};
+use super::{ABSENT_MAX, keep_highest, keep_window, time_since};
 use crate::figures::write_rounded;
 
 /// The time over which ages are compared, in milliseconds.
@@ -156,14 +156,7 @@ impl Ages {
         channels: impl IntoIterator<Item = (&'a str, &'a str, i64, i64)>,
     ) {
         // Samples of one moment have one time.
-        self.times.retain(|time| *time < steady_millis);
-        while self
-            .times
-            .get(1)
-            .is_some_and(|second| steady_millis - second >= AGES_MILLIS)
-        {
-            self.times.pop_front();
-        }
+        keep_window(&mut self.times, steady_millis, AGES_MILLIS, |time| *time);
         self.times.push_back(steady_millis);
         for (topic, channel, depth, oldest_ms) in channels {
             // A channel without work has no sample.

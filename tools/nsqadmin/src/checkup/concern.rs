@@ -95,9 +95,7 @@ pub(super) fn all(round: &Round, checkup: &Checkup, found: Vec<Concern>) -> Vec<
             && let Some(grown) = producers.and_then(TopicProducers::grown)
         {
             explained.insert(topic.clone());
-            concern
-                .sentence
-                .push_str(&format!(". A producer has grown: {grown}"));
+            concern.sentence += &format!(". A producer has grown: {grown}");
         }
     }
     concerns.extend(above_usual(checkup, &explained));
@@ -220,10 +218,8 @@ fn full_disk(node: &NodeRound, check: Option<&NodeCheck>) -> String {
 /// Returns what to do about a disk with little room. A small backlog is not the reason.
 fn disk_advice(node: &NodeRound, disk: DiskFigures) -> String {
     let used = disk.size_bytes - disk.free_bytes;
-    match node
-        .backlog_bytes
-        .filter(|bytes| *bytes < used * BACKLOG_SHARE)
-    {
+    let backlog = node.backlog_bytes;
+    match backlog.filter(|bytes| *bytes < used * BACKLOG_SHARE) {
         Some(bytes) => format!(
             "find what uses it; the messages that wait or can be brought back have only about {}B",
             short(bytes)

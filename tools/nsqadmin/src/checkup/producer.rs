@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use nsq_doctor::{grown, short};
 
-use super::round::{Connection, NodeRound, ProducerFigures, Recent, Round};
+use super::round::{Connection, ProducerFigures, Recent, Round};
 use super::{ABSENT_MAX, keep_highest};
 
 /// Most producers of a topic that are listed: those with the highest rates.
@@ -98,12 +98,8 @@ impl TopicProducers {
     /// count together. Returns `None` if the topic as a whole gets what it usually gets.
     pub(super) fn grown(&self) -> Option<String> {
         // A connection may be new because its program was moved, and the topic gets no more than before.
-        if !self
-            .usual
-            .is_some_and(|usual| has_grown(self.arrivals, usual))
-        {
-            return None;
-        }
+        self.usual
+            .filter(|usual| has_grown(self.arrivals, *usual))?;
         let mut clients: BTreeMap<(&str, &str), Vec<&ProducerFigures>> = BTreeMap::new();
         for producer in &self.listed {
             let name = match producer.client_id.as_str() {
@@ -114,15 +110,12 @@ impl TopicProducers {
         }
         let clients = clients.values().filter_map(|connections| {
             let rate = connections.iter().map(|one| one.rate).sum();
-            let usual = connections
-                .iter()
-                .map(|one| one.usual)
-                .sum::<Option<f64>>()?;
+            let usual: Option<f64> = connections.iter().map(|one| one.usual).sum();
+            let usual = usual?;
             has_grown(rate, usual).then(|| (rate - usual, of_client(connections, rate, usual)))
         });
-        let others = self
-            .others_usual
-            .filter(|usual| has_grown(self.others, *usual));
+        let others = self.others_usual;
+        let others = others.filter(|usual| has_grown(self.others, *usual));
         let others = others.map(|usual| {
             let who = "publishes over HTTP or of other connections";
             (self.others - usual, instead(who, self.others, usual))
@@ -141,13 +134,12 @@ fn of_client(connections: &[&ProducerFigures], rate: f64, usual: f64) -> String 
         .max_by(|a, b| growth(a).total_cmp(&growth(b)))
         .expect("a client has a connection");
     let (node, address, id) = (&most.node, &most.remote_address, &most.client_id);
-    let (name, from) = if id.is_empty() {
-        (address.clone(), String::new())
-    } else {
-        (
+    let (name, from) = match id.as_str() {
+        "" => (address.clone(), String::new()),
+        id => (
             format!("{id} ({})", most.hostname),
             format!(" from {address}"),
-        )
+        ),
     };
     let of_most = most.usual.unwrap_or(0.0);
     let is_alone = growth(most) * 2.0 > rate - usual;
@@ -194,9 +186,18 @@ impl Usual {
         }
         for (address, node) in &after.nodes {
             let (known, elapsed) = recent.earliest_answer(address, node);
-            for producer in producers_of(known, node, elapsed.as_secs_f64()) {
-                let (topic, producer) = producer;
-                topics.entry(topic).or_default().listed.push(producer);
+            for (key, producer) in &node.producers {
+                // All messages of a new connection belong to this time, but not those of a new node.
+                let earlier = known.map(|known| known.producers.get(key).map_or(0, |it| it.count));
+                let producer = ProducerFigures {
+                    rate: rate(earlier, producer.count, elapsed.as_secs_f64()),
+                    ..producer.clone()
+                };
+                topics
+                    .entry(key.0.clone())
+                    .or_default()
+                    .listed
+                    .push(producer);
             }
         }
         for (name, figures) in &mut topics {
@@ -214,32 +215,6 @@ impl Usual {
         }
         topics
     }
-}
-
-#[cfg(test)]
-impl Usual {
-    /// Returns how many connections of a topic have a usual rate, and whether a client is among them.
-    pub(super) fn known(&self, topic: &str, client: &str) -> (usize, bool) {
-        self.0[topic].known(client)
-    }
-}
-
-/// Returns the producers of a node, each with its topic.
-fn producers_of(
-    before: Option<&NodeRound>,
-    after: &NodeRound,
-    seconds: f64,
-) -> impl Iterator<Item = (String, ProducerFigures)> {
-    after.producers.iter().map(move |(key, producer)| {
-        let earlier = before.map(|node| {
-            let earlier = node.producers.get(key);
-            // All messages of a new connection belong to this time, but not those of a new node.
-            earlier.map_or(0, |earlier| earlier.count)
-        });
-        let mut producer = producer.clone();
-        producer.rate = rate(earlier, producer.count, seconds);
-        (key.0.clone(), producer)
-    })
 }
 
 #[allow(clippy::cast_precision_loss)] // A rate needs no more.
@@ -435,12 +410,19 @@ impl Watched {
             self.connections.insert(connection, Known { client, rate });
         }
     }
+}
 
-    /// Returns how many connections have a usual rate, and whether a client is among them.
-    #[cfg(test)]
-    fn known(&self, client: &str) -> (usize, bool) {
-        let mut known = self.connections.values();
-        let has = known.any(|known| known.client.0 == client);
-        (self.connections.len(), has)
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Usual {
+        /// Returns how many connections of a topic have a usual rate, and whether a client is among them.
+        pub(in crate::checkup) fn known(&self, topic: &str, client: &str) -> (usize, bool) {
+            let connections = &self.0[topic].connections;
+            let mut known = connections.values();
+            let has = known.any(|known| known.client.0 == client);
+            (connections.len(), has)
+        }
     }
 }

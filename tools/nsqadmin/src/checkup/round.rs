@@ -8,6 +8,7 @@ use std::time::Duration;
 use nsq_doctor::{ChannelSample, NodeSample, Pause, sum};
 use serde::Serialize;
 
+use super::keep_window;
 use crate::figures::{Answered, Now};
 
 /// Most topics of a backlog that are named.
@@ -302,19 +303,16 @@ impl Round {
 impl ChannelRound {
     /// Returns the number of messages that wait.
     pub(super) fn depth(&self) -> i64 {
-        let nodes = self.sample.nodes.values();
-        nodes.fold(0, |sum, node| sum.saturating_add(node.depth))
+        sum(self.sample.nodes.values().map(|node| node.depth))
     }
 
     /// Returns the number of messages that the present consumers have finished since an earlier round. A consumer
     /// that has come since then has finished all its messages since then.
     pub(super) fn finished_since(&self, before: &ChannelRound) -> i64 {
-        let finishes = self.finishes.iter();
-        let finished = finishes.map(|(consumer, count)| {
+        sum(self.finishes.iter().map(|(consumer, count)| {
             let known = before.finishes.get(consumer).copied().unwrap_or(0);
             count.saturating_sub(known).max(0)
-        });
-        finished.fold(0, i64::saturating_add)
+        }))
     }
 }
 
@@ -421,15 +419,9 @@ impl Recent {
     pub(super) fn prepare(&mut self, steady_millis: i64) {
         self.now = steady_millis;
         // The later one of two rounds at one moment counts.
-        self.rounds
-            .retain(|round| round.now.steady_millis < steady_millis);
-        while self
-            .rounds
-            .get(1)
-            .is_some_and(|second| steady_millis - second.now.steady_millis >= WINDOW_MILLIS)
-        {
-            self.rounds.pop_front();
-        }
+        keep_window(&mut self.rounds, steady_millis, WINDOW_MILLIS, |round| {
+            round.now.steady_millis
+        });
     }
 
     /// Adds a round.

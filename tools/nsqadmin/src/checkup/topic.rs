@@ -66,20 +66,17 @@ impl Unclaimed {
             .iter()
             .filter_map(|(_, node)| node.oldest_ms)
             .max();
-        let missing = if has_channels {
-            let nodes = unclaimed.iter().map(|(address, _)| (*address).clone());
-            let nodes = nodes.collect();
-            at_some_nodes(&Unreached { nodes, depth }, name, round)
-        } else {
-            match round.dead_letters.get(name) {
-                Some(from) => format!(
-                    "Dead letters of {from} wait in the topic: look at them, then publish them again or empty the topic"
-                ),
-                None => {
-                    "No channel: messages wait in the topic for the first one; start a consumer"
-                        .to_owned()
-                }
+        let missing = match round.dead_letters.get(name) {
+            _ if has_channels => {
+                let nodes = unclaimed.iter().map(|(address, _)| (*address).clone());
+                let nodes = nodes.collect();
+                at_some_nodes(&Unreached { nodes, depth }, name, round)
             }
+            Some(from) => format!(
+                "Dead letters of {from} wait in the topic: look at them, then publish them again or empty the topic"
+            ),
+            None => "No channel: messages wait in the topic for the first one; start a consumer"
+                .to_owned(),
         };
         // Somebody wanted the pause. What is wrong at the other nodes comes first, as in the doctor's sentences.
         let paused = unclaimed.iter().filter(|(_, node)| node.pause.is_some());
@@ -185,22 +182,17 @@ fn growth<'a>(node: &'a str, counts: &mut VecDeque<Counts>, now: Counts) -> Grow
         counts.push_back(now);
     }
     let first = counts.front().unwrap_or(&now);
-    let evicted = now
-        .forgotten
-        .evicted
-        .saturating_sub(first.forgotten.evicted);
+    let (before, after) = (&first.forgotten, &now.forgotten);
+    let evicted = after.evicted.saturating_sub(before.evicted);
     #[allow(clippy::cast_precision_loss)] // A time needs no more.
     let remembered =
         |publishers: i64| publishers as f64 * (age(first) as f64 / 1000.0) / evicted as f64;
     let is_rate = evicted > 0 && age(first) >= STEP_MILLIS;
     Growth {
         node,
-        refused: now
-            .forgotten
-            .refused
-            .saturating_sub(first.forgotten.refused),
-        remembered_seconds: is_rate.then(|| remembered(now.forgotten.publishers_max)),
-        publishers_max: now.forgotten.publishers_max,
+        refused: after.refused.saturating_sub(before.refused),
+        remembered_seconds: is_rate.then(|| remembered(after.publishers_max)),
+        publishers_max: after.publishers_max,
     }
 }
 

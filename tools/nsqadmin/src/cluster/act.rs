@@ -57,23 +57,17 @@ pub struct Abilities {
     pub has_topic_undo: bool,
 }
 
-/// The nsqds at which an action is carried out.
+/// An action with all that it needs.
 #[derive(Clone, Copy, Debug)]
-pub struct Scope<'a> {
-    /// The nsqds.
-    pub targets: &'a [Target],
-    /// False if other nsqds, which did not answer, may have the topic or channel, too. They and the nsqlookupds, which know
-    /// where it is, are not touched then.
-    pub is_whole: bool,
-}
-
-/// Returns the word for what an action is on.
-pub(crate) fn kind_of(channel: &str) -> &'static str {
-    if channel.is_empty() {
-        "topic"
-    } else {
-        "channel"
-    }
+pub struct Deed<'a> {
+    /// The action.
+    pub act: Act,
+    /// The topic.
+    pub topic: &'a str,
+    /// The channel. Empty for an action on the topic.
+    pub channel: &'a str,
+    /// The terms.
+    pub terms: &'a Terms,
 }
 
 /// Returns the refusal of an action on a topic or channel that no nsqd has. Servers that did not answer may have it.
@@ -120,11 +114,36 @@ impl Act {
         }
     }
 
+    /// Returns the word for what the action is on.
+    pub fn subject(channel: &str) -> &'static str {
+        if channel.is_empty() {
+            "topic"
+        } else {
+            "channel"
+        }
+    }
+}
+
+impl<'a> Deed<'a> {
+    /// Returns an action on a topic, or on a channel if `channel` is not empty.
+    pub fn new(act: Act, topic: &'a str, channel: &'a str, terms: &'a Terms) -> Deed<'a> {
+        Deed {
+            act,
+            topic,
+            channel,
+            terms,
+        }
+    }
+
+    fn is_on_topic(self) -> bool {
+        self.channel.is_empty()
+    }
+
     /// Returns path and query of the request that carries the action out.
-    fn request(self, topic: &str, channel: &str, terms: &Terms) -> String {
-        let subject = kind_of(channel);
-        let mut parameters = vec![("topic", topic), ("channel", channel)];
-        match self {
+    fn request(self) -> String {
+        let mut parameters = vec![("topic", self.topic), ("channel", self.channel)];
+        let terms = self.terms;
+        match self.act {
             Act::Pause => parameters.extend([
                 ("for", &*terms.limit),
                 ("note", &*terms.note),
@@ -133,8 +152,8 @@ impl Act {
             Act::Empty => parameters.push(("undo", &*terms.undo)),
             _ => {}
         }
-        let query = query(&parameters);
-        format!("/{subject}/{}{query}", self.word())
+        let (subject, word) = (Act::subject(self.channel), self.act.word());
+        format!("/{subject}/{word}{}", query(&parameters))
     }
 }
 
@@ -144,42 +163,33 @@ impl Cluster {
     /// # Errors
     /// No server could carry it out, no server knows the topic or the channel, no nsqd has it, a server does not know the
     /// terms (409), or another number of messages than expected would come back (409).
-    pub async fn act(&self, act: Act, topic: &str, channel: &str, terms: &Terms) -> Acted {
-        if act == Act::Create {
-            return self.create(topic, channel).await;
+    pub async fn act(&self, deed: Deed<'_>) -> Acted {
+        if deed.act == Act::Create {
+            return self.create(deed).await;
         }
         let mut warnings = Warnings::default();
-        let place = self.producers(topic, &mut warnings).await?;
+        let place = self.producers(deed.topic, &mut warnings).await?;
         if place.targets.is_empty() {
-            let is_known = channel.is_empty() || place.channels.contains(channel);
+            let is_known = deed.is_on_topic() || place.channels.contains(deed.channel);
             if !is_known && warnings.is_empty() {
                 return Err(Refusal::not_found("CHANNEL_NOT_FOUND"));
             }
             // The nsqlookupds can forget a name that no nsqd has. Nobody can carry out anything else.
-            if act != Act::Delete || !self.is_lookup_mode() {
+            if deed.act != Act::Delete || !self.is_lookup_mode() {
                 return Err(of_no_nsqd(&warnings));
             }
         }
-        let act_on = (act, channel.is_empty());
-        let mut targets = self
-            .able(act_on, terms, &place.targets, &mut warnings)
-            .await?;
-        if act == Act::Unempty {
-            let (with_undo, count) = self
-                .with_undo(topic, channel, &targets, &mut warnings)
-                .await?;
+        let mut targets = self.able(deed, &place.targets, &mut warnings).await?;
+        if deed.act == Act::Unempty {
+            let found = self.with_undo(deed, &targets, &mut warnings).await?;
+            let (with_undo, count) = found;
             // Without one, the nsqds themselves say why nothing comes back.
             if !with_undo.is_empty() {
                 targets = with_undo;
-                check_count(count, terms.expected_messages, &warnings)?;
+                check_count(count, deed.terms.expected_messages, &warnings)?;
             }
         }
-        let scope = Scope {
-            targets: &targets,
-            is_whole: true,
-        };
-        self.act_at(act, topic, channel, terms, scope, warnings)
-            .await
+        self.act_at(deed, &targets, true, warnings).await
     }
 
     /// Returns the nsqds that can bring messages of the topic or channel back, and the number of these messages.
@@ -188,16 +198,16 @@ impl Cluster {
     /// None of them answers.
     async fn with_undo(
         &self,
-        topic: &str,
-        channel: &str,
+        deed: Deed<'_>,
         targets: &[Target],
         warnings: &mut Warnings,
     ) -> Result<(Vec<Target>, i64), Refusal> {
+        let Deed { topic, channel, .. } = deed;
         let wanted = Stats::of(topic, channel);
         let stats = self.stats(targets.to_vec(), wanted, warnings).await?;
         let mut counts = BTreeMap::new();
         for node in &stats {
-            let operated = if channel.is_empty() {
+            let operated = if deed.is_on_topic() {
                 node.topics_named(topic).next().map(Operated::from)
             } else {
                 let mut channels = node.channels_named(topic, channel);
@@ -214,31 +224,29 @@ impl Cluster {
         ))
     }
 
-    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds, if the
-    /// nsqds are all that there are.
+    /// Carries out an action on these nsqds, which know the terms. A deletion also goes to the nsqlookupds, which know where
+    /// the topic or channel is, but not if others that did not answer may have it: the nsqds are not `all` then.
     ///
     /// # Errors
     /// No server could carry it out, no server knows the topic or the channel, or a deletion has no server to go to.
     pub async fn act_at(
         &self,
-        act: Act,
-        topic: &str,
-        channel: &str,
-        terms: &Terms,
-        scope: Scope<'_>,
+        deed: Deed<'_>,
+        targets: &[Target],
+        all: bool,
         mut warnings: Warnings,
     ) -> Acted {
-        let targets = scope.targets;
-        let request = act.request(topic, channel, terms);
+        let request = deed.request();
         let mut is_done = false;
-        if act == Act::Delete && self.is_lookup_mode() && !scope.is_whole {
+        let is_of_lookupds = deed.act == Act::Delete && self.is_lookup_mode();
+        if is_of_lookupds && !all {
             warnings.add_text(
                 "the nsqlookupds keep it, because nsqds that did not answer may have it".to_owned(),
             );
             if targets.is_empty() {
                 return Err(Refusal::upstream(warnings.text()));
             }
-        } else if act == Act::Delete && self.is_lookup_mode() {
+        } else if is_of_lookupds {
             let deleted = self.post_to_lookupds(&request).await;
             is_done = !deleted.data.is_empty();
             if targets.is_empty() {
@@ -256,29 +264,27 @@ impl Cluster {
         Ok(warnings.of_one_stage())
     }
 
-    async fn create(&self, topic: &str, channel: &str) -> Acted {
+    async fn create(&self, deed: Deed<'_>) -> Acted {
         let mut warnings = Warnings::default();
-        let request = |channel: &str| Act::Create.request(topic, channel, &Terms::default());
-        let mut requests = vec![request("")];
-        if !channel.is_empty() {
-            requests.push(request(channel));
-        }
+        let of_topic = Deed::new(deed.act, deed.topic, "", deed.terms);
+        let of_channel = (!deed.is_on_topic()).then_some(deed);
+        let requests = [of_topic].into_iter().chain(of_channel).map(Deed::request);
         if !self.is_lookup_mode() {
             // Without nsqlookupds, the nsqds themselves get the topic.
             let targets = self.targets(&mut warnings).await?;
-            for request in &requests {
-                let created = self.post_to_nsqds(&targets, request).await;
+            for request in requests {
+                let created = self.post_to_nsqds(&targets, &request).await;
                 created.or_refuse(Server::Nsqd, &mut warnings)?;
             }
             return Ok(warnings.of_one_stage());
         }
-        for request in &requests {
-            let created = self.post_to_lookupds(request).await;
+        for request in requests {
+            let created = self.post_to_lookupds(&request).await;
             created.or_refuse(Server::Nsqlookupd, &mut warnings)?;
         }
-        if let [_, of_channel] = &*requests {
-            let place = self.producers(topic, &mut warnings).await?;
-            let created = self.post_to_nsqds(&place.targets, of_channel).await;
+        if let Some(deed) = of_channel {
+            let place = self.producers(deed.topic, &mut warnings).await?;
+            let created = self.post_to_nsqds(&place.targets, &deed.request()).await;
             created.or_refuse_action(Server::Nsqd, &mut warnings)?;
         }
         Ok(warnings.of_one_stage())
@@ -302,7 +308,8 @@ impl Cluster {
             let found = targets.find(|target| target.identity.address == node);
             found.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
         };
-        let request = Act::Delete.request(topic, "", &Terms::default());
+        let terms = Terms::default();
+        let request = Deed::new(Act::Delete, topic, "", &terms).request();
         let deleted = self.post_to_nsqds(&[target], &request).await;
         deleted.or_refuse_action(Server::Nsqd, &mut warnings)?;
         Ok(warnings.of_one_stage())
@@ -345,19 +352,19 @@ impl Cluster {
     /// been done yet.
     pub async fn able(
         &self,
-        (act, is_of_topic): (Act, bool),
-        terms: &Terms,
+        deed: Deed<'_>,
         targets: &[Target],
         warnings: &mut Warnings,
     ) -> Result<Vec<Target>, Refusal> {
-        let (code, what) = match act {
+        let (terms, is_of_topic) = (deed.terms, deed.is_on_topic());
+        let (code, what) = match deed.act {
             Act::Pause if !terms.limit.is_empty() => ("LIMIT_UNSUPPORTED", "limit of a pause"),
             Act::Empty if terms.undo.is_empty() => return Ok(targets.to_vec()),
             Act::Empty if is_of_topic => ("UNDO_UNSUPPORTED", "undo of emptied topics"),
             Act::Empty => ("UNDO_UNSUPPORTED", "undo of emptied channels"),
             _ => return Ok(targets.to_vec()),
         };
-        let can = |abilities: &Abilities| match act {
+        let can = |abilities: &Abilities| match deed.act {
             Act::Empty if is_of_topic => abilities.has_topic_undo,
             _ => abilities.has_undo,
         };
@@ -375,15 +382,11 @@ impl Cluster {
         }
         // A value that no node takes is the caller's mistake, whatever the other nodes can do.
         if let Some((target, _)) = asked.iter().find(|(_, abilities)| can(abilities)) {
-            self.try_terms((act, is_of_topic), terms, target).await?;
+            self.try_terms(deed, target).await?;
         }
-        Err(Refusal::new(
-            StatusCode::CONFLICT,
-            format!(
-                "{code}: nothing was done; no {what} at {}",
-                unable.join(", ")
-            ),
-        ))
+        let unable = unable.join(", ");
+        let why = format!("{code}: nothing was done; no {what} at {unable}");
+        Err(Refusal::new(StatusCode::CONFLICT, why))
     }
 
     /// Asks a node for its opinion about terms, with an action on a topic that no node has. An nsqd reads the terms before
@@ -391,16 +394,10 @@ impl Cluster {
     ///
     /// # Errors
     /// The node's own words about wrong terms (400).
-    async fn try_terms(
-        &self,
-        (act, is_of_topic): (Act, bool),
-        terms: &Terms,
-        target: &Target,
-    ) -> Result<(), Refusal> {
+    async fn try_terms(&self, deed: Deed<'_>, target: &Target) -> Result<(), Refusal> {
         let nanoseconds = Timestamp::now().as_nanosecond();
-        let topic = format!("nsqadmin-asks.{nanoseconds:x}");
-        let request = act.request(&topic, if is_of_topic { "" } else { "c" }, terms);
-        let url = format!("{}{request}", target.url);
+        let topic = &*format!("nsqadmin-asks.{nanoseconds:x}");
+        let url = format!("{}{}", target.url, Deed { topic, ..deed }.request());
         let tried = self.upstream.quiet().post(Server::Nsqd, &url).await;
         let refused = tried.err().and_then(|failed| failed.refused);
         match refused.filter(|refused| refused.status == StatusCode::BAD_REQUEST) {
@@ -443,12 +440,9 @@ mod tests {
         let config = Config::from_args(flags.map(Into::into)).unwrap();
         let checked = config.check().unwrap();
         let cluster = server::app(config, checked).unwrap().cluster;
-        let scope = Scope {
-            targets: &[],
-            is_whole: false,
-        };
         let (terms, warnings) = (Terms::default(), Warnings::default());
-        let deleted = cluster.act_at(Act::Delete, "t", "", &terms, scope, warnings);
+        let deed = Deed::new(Act::Delete, "t", "", &terms);
+        let deleted = cluster.act_at(deed, &[], false, warnings);
         assert_eq!(
             deleted.await.unwrap_err().message,
             "UPSTREAM_ERROR: the nsqlookupds keep it, because nsqds that did not answer may have it"

@@ -1,8 +1,10 @@
-//! The nodes of a cluster: [`Node`], as the list of nodes shows it, and [`Target`], as it is asked.
+//! The nodes of a cluster: [`Node`], as the list of nodes shows it, [`Target`], as it is asked, and [`Discovered`], all of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::time::Duration;
 
+use nsq_doctor::duration;
 use nsq_http::{Lookup, NodeInfo};
 use parking_lot::Mutex;
 use program::log_warn;
@@ -13,6 +15,7 @@ use wire::go_json::is_default;
 use wire::json_object;
 
 use super::{Cluster, Gathered, Refusal, Stats, Warnings};
+use crate::checkup::LookupdRound;
 use crate::figures::NodeIdentity;
 use crate::upstream::{Failed, FailureKind, Server, Upstream};
 
@@ -163,6 +166,54 @@ impl Target {
     }
 }
 
+/// The answers to the question which nodes there are.
+#[derive(Clone, Debug)]
+pub struct Discovered {
+    /// The nodes, or the reason why they are not known.
+    pub targets: Result<Vec<Target>, Refusal>,
+    /// The failures of some servers.
+    pub warnings: Warnings,
+    /// The answer of each nsqlookupd by `host:port`. Empty in direct mode.
+    pub lookupds: BTreeMap<String, LookupdRound>,
+}
+
+impl Default for Discovered {
+    /// Returns the answers of no server.
+    fn default() -> Discovered {
+        Discovered {
+            targets: Ok(Vec::new()),
+            warnings: Warnings::default(),
+            lookupds: BTreeMap::new(),
+        }
+    }
+}
+
+impl Discovered {
+    /// Adds the warning that servers have not answered for this time.
+    pub fn warn_of_silence(&mut self, time: Duration) {
+        let time = duration(time.as_secs_f64());
+        self.warnings.add_text(format!(
+            "not all servers have said for {time} which nsqds there are, so these may be others by now"
+        ));
+    }
+
+    /// Returns the same answers with the nodes of earlier ones, and a warning, if no server answered now.
+    #[must_use]
+    pub fn or_known(mut self, earlier: Option<Discovered>) -> Discovered {
+        if let Err(refusal) = &self.targets
+            && let Some(earlier) = earlier
+            && earlier.targets.is_ok()
+        {
+            let why = refusal.message.trim_start_matches("UPSTREAM_ERROR: ");
+            self.warnings.add_text(format!(
+                "the figures are those of the nsqds that were known before, because nsqadmin {why}"
+            ));
+            self.targets = earlier.targets;
+        }
+        self
+    }
+}
+
 impl Cluster {
     /// Returns all nodes. In direct mode, each nsqd is asked for its topics, too.
     ///
@@ -202,28 +253,42 @@ impl Cluster {
     /// # Errors
     /// No server answered.
     pub async fn targets(&self, warnings: &mut Warnings) -> Result<Vec<Target>, Refusal> {
-        if !self.is_lookup_mode() {
-            let nsqds = self.nsqds_directly(false, warnings).await?;
-            let targets = nsqds.into_iter().map(|nsqd| Target {
-                other_addresses: nsqd.other_addresses,
-                ..Target::given(NodeIdentity::of(&nsqd.info), &nsqd.address)
-            });
-            // The operator has named each of them.
-            return Ok(targets.collect());
-        }
-        let answers = self.ask_lookupds("/nodes").await;
-        self.targets_in(answers, warnings)
+        let found = self.discover().await;
+        warnings.add_all(&found.warnings);
+        found.targets
     }
 
-    /// Returns the nodes in the answers of nsqlookupds as targets.
-    pub(super) fn targets_in(
-        &self,
-        answers: Vec<(String, Result<Lookup, Failed>)>,
-        warnings: &mut Warnings,
-    ) -> Result<Vec<Target>, Refusal> {
-        let nodes = nodes_in(answers, warnings)?;
-        let nodes = nodes.iter().map(|node| NodeIdentity::of(&node.info));
-        Ok(self.targets_of(nodes, warnings))
+    /// Asks which nodes there are: each nsqlookupd, or in direct mode each nsqd.
+    pub async fn discover(&self) -> Discovered {
+        let mut found = Discovered::default();
+        let warnings = &mut found.warnings;
+        if !self.is_lookup_mode() {
+            let nsqds = self.nsqds_directly(false, warnings).await;
+            // The operator has named each of them.
+            let target = |nsqd: Given| Target {
+                other_addresses: nsqd.other_addresses,
+                ..Target::given(NodeIdentity::of(&nsqd.info), &nsqd.address)
+            };
+            found.targets = nsqds.map(|nsqds| nsqds.into_iter().map(target).collect());
+            return found;
+        }
+        let answers = self.ask_lookupds("/nodes").await;
+        for (lookupd, answer) in &answers {
+            let round = match answer {
+                Ok(answer) => Ok(answer
+                    .producers
+                    .iter()
+                    .map(NodeInfo::http_address)
+                    .collect()),
+                Err(failed) => Err(failed.why.clone()),
+            };
+            found.lookupds.insert(lookupd.clone(), round);
+        }
+        found.targets = nodes_in(answers, warnings).map(|nodes| {
+            let nodes = nodes.iter().map(|node| NodeIdentity::of(&node.info));
+            self.targets_of(nodes, warnings)
+        });
+        found
     }
 
     /// Returns nsqds of lookup mode as targets, each once. Leaves those out that have registered no address, with a warning: a

@@ -1,4 +1,4 @@
-//! [`Peek`]: a question for messages that a node shows and does not consume, and [`Found`], a node's answer.
+//! [`Peek`]: a question for messages that a node shows and does not consume, and [`Peeked`], a node's answer.
 //!
 //! Only ringq's nsqd answers peeks. Each answer of another kind becomes an [`Obstacle`], with a sentence
 //! that says what to change.
@@ -59,14 +59,8 @@ pub struct Peek {
 /// A path of nsqd, with the names and values of its parameters. Empty values count as missing.
 type Question<'a> = (&'static str, Vec<(&'static str, &'a str)>);
 
-/// The answer of one node.
-#[derive(Clone, Debug, PartialEq)]
-pub enum Found {
-    /// The node's JSON, with its messages.
-    Messages(Map<String, Value>),
-    /// The node shows no messages.
-    Nothing(Obstacle),
-}
+/// The answer of one node: its JSON with its messages, or the reason why there are none.
+pub type Found = Result<Map<String, Value>, Obstacle>;
 
 /// The reason why a node shows no messages.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -172,56 +166,47 @@ impl Peek {
     }
 }
 
-impl Found {
-    /// Reads the answer of a node. `is_known_list` says that ringq's nsqd has the list that was asked for.
-    pub fn read(status: u16, body: &[u8], is_known_list: bool) -> Found {
-        if status != 200 {
-            return Found::Nothing(Obstacle::read(status, body, is_known_list));
-        }
-        match serde_json::from_slice(body) {
-            Ok(Value::Object(answer)) if answer.contains_key("messages") => Found::Messages(answer),
-            _ => Found::Nothing(Obstacle::Failed("the answer is not understood".to_owned())),
-        }
+/// Reads the answer of a node. `is_known_list` says that ringq's nsqd has the list that was asked for.
+fn read(status: u16, body: &[u8], is_known_list: bool) -> Found {
+    if status != 200 {
+        return Err(Obstacle::read(status, body, is_known_list));
     }
-
-    /// Says that the node has shown its newest waiting messages, because its version does not know what was published
-    /// last.
-    pub fn mark_older(&mut self) {
-        if let Found::Messages(answer) = self {
-            answer.insert("from".to_owned(), json!(NEWEST));
-        }
+    match serde_json::from_slice(body) {
+        Ok(Value::Object(answer)) if answer.contains_key("messages") => Ok(answer),
+        _ => Err(Obstacle::Failed("the answer is not understood".to_owned())),
     }
+}
 
-    /// Removes the bodies of the messages.
-    pub fn mask(&mut self) {
-        let Found::Messages(answer) = self else {
-            return;
+impl Peeked {
+    /// Returns the JSON for the page: `outcome`, the messages or the `reason` why there are none, and the node. Without
+    /// `bodies`, the messages have none.
+    pub fn into_json(self, bodies: bool) -> Map<String, Value> {
+        let told = self.found.map_err(Obstacle::told);
+        let (mut answer, outcome) = match told {
+            Ok(answer) => (answer, "messages"),
+            Err((outcome, reason)) => {
+                let reason = ("reason".to_owned(), json!(reason));
+                (Map::from_iter([reason]), outcome)
+            }
         };
-        let messages = answer.get_mut("messages").and_then(Value::as_array_mut);
-        for message in messages.into_iter().flatten() {
-            if let Some(message) = message.as_object_mut() {
-                message.remove("body");
-                message.remove("encoding");
-            }
+        let messages = answer.get_mut("messages").filter(|_| !bodies);
+        let messages = messages.and_then(Value::as_array_mut).into_iter().flatten();
+        for message in messages.filter_map(Value::as_object_mut) {
+            message.remove("body");
+            message.remove("encoding");
         }
-    }
-
-    /// Returns the JSON for the page: `outcome`, and the messages or the `reason` why there are none.
-    pub fn into_json(self) -> Map<String, Value> {
-        match self {
-            Found::Messages(mut answer) => {
-                answer.insert("outcome".to_owned(), json!("messages"));
-                answer
-            }
-            Found::Nothing(obstacle) => {
-                let (outcome, reason) = obstacle.told();
-                let fields = [("outcome", json!(outcome)), ("reason", json!(reason))];
-                fields
-                    .map(|(name, value)| (name.to_owned(), value))
-                    .into_iter()
-                    .collect()
-            }
+        let NodeIdentity {
+            address, hostname, ..
+        } = self.node;
+        for (name, value) in [
+            ("outcome", json!(outcome)),
+            ("node", json!(address)),
+            ("hostname", json!(hostname)),
+            ("url", json!(self.url)),
+        ] {
+            answer.insert(name.to_owned(), value);
         }
+        answer
     }
 }
 
@@ -316,17 +301,20 @@ async fn peek_at(upstream: Upstream, target: Target, peek: Peek) -> Peeked {
             let of_channel = url_of(question);
             let of_channel = ask(&upstream, &target, &of_channel, false);
             match join(asked, of_channel).await {
-                (_, Found::Nothing(Obstacle::Absent)) => Found::Nothing(Obstacle::Absent),
+                (_, Err(Obstacle::Absent)) => Err(Obstacle::Absent),
                 (found, _) => found,
             }
         }
     };
-    if found == Found::Nothing(Obstacle::Older)
+    if found == Err(Obstacle::Older)
         && let Some(older) = peek.older_question()
     {
         url = url_of(older);
         found = ask(&upstream, &target, &url, false).await;
-        found.mark_older();
+        // The node has shown its newest waiting messages: its version does not know what was published last.
+        if let Ok(answer) = &mut found {
+            answer.insert("from".to_owned(), json!(NEWEST));
+        }
     }
     Peeked {
         node: target.identity,
@@ -337,9 +325,9 @@ async fn peek_at(upstream: Upstream, target: Target, peek: Peek) -> Peeked {
 
 async fn ask(upstream: &Upstream, target: &Target, url: &str, is_known_list: bool) -> Found {
     let answer = upstream.answer(url);
-    let failed = |why| Found::Nothing(Obstacle::Failed(why));
+    let failed = |why| Err(Obstacle::Failed(why));
     match tokio::time::timeout(TIMEOUT, answer).await {
-        Ok(Ok((status, body))) => Found::read(status, &body, is_known_list),
+        Ok(Ok((status, body))) => read(status, &body, is_known_list),
         Ok(Err(error)) => failed(target.with_advice(error).why),
         Err(_) => failed(format!("no answer within {} s", TIMEOUT.as_secs())),
     }

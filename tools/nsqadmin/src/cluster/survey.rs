@@ -1,14 +1,12 @@
 //! The survey of all servers, for a checkup.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
+use std::collections::BTreeMap;
 
-use nsq_doctor::duration;
 use nsq_http::NodeInfo;
 
 use super::stats::answered_now;
-use super::{Cluster, Refusal, Stats, Target, Warnings};
-use crate::checkup::{LookupdRound, NodeMetrics};
+use super::{Cluster, Stats, Target, Warnings};
+use crate::checkup::NodeMetrics;
 use crate::figures::{Answered, NodeIdentity};
 use crate::upstream::{Failed, Server, Upstream};
 
@@ -37,54 +35,6 @@ pub struct Build {
     pub ringq_version: String,
 }
 
-/// The answers to the question which nodes there are.
-#[derive(Clone, Debug)]
-pub struct Discovered {
-    /// The nodes, or the reason why they are not known.
-    pub targets: Result<Vec<Target>, Refusal>,
-    /// The failures of some servers.
-    pub warnings: Warnings,
-    /// The answer of each nsqlookupd by `host:port`. Empty in direct mode.
-    pub lookupds: BTreeMap<String, LookupdRound>,
-}
-
-impl Default for Discovered {
-    /// Returns the answers of no server.
-    fn default() -> Discovered {
-        Discovered {
-            targets: Ok(Vec::new()),
-            warnings: Warnings::default(),
-            lookupds: BTreeMap::new(),
-        }
-    }
-}
-
-impl Discovered {
-    /// Adds the warning that servers have not answered for this time.
-    pub fn warn_of_silence(&mut self, time: Duration) {
-        let time = duration(time.as_secs_f64());
-        self.warnings.add_text(format!(
-            "not all servers have said for {time} which nsqds there are, so these may be others by now"
-        ));
-    }
-
-    /// Returns the same answers with the nodes of earlier ones, and a warning, if no server answered now.
-    #[must_use]
-    pub fn or_known(mut self, earlier: Option<Discovered>) -> Discovered {
-        if let Err(refusal) = &self.targets
-            && let Some(earlier) = earlier
-            && earlier.targets.is_ok()
-        {
-            let why = refusal.message.trim_start_matches("UPSTREAM_ERROR: ");
-            self.warnings.add_text(format!(
-                "the figures are those of the nsqds that were known before, because nsqadmin {why}"
-            ));
-            self.targets = earlier.targets;
-        }
-        self
-    }
-}
-
 /// The builds of nodes by `host:port`.
 pub type Builds = BTreeMap<String, Build>;
 
@@ -106,29 +56,6 @@ impl Cluster {
         asked.await
     }
 
-    /// Asks which nodes there are: each nsqlookupd, or in direct mode each nsqd.
-    pub async fn discover(&self) -> Discovered {
-        let mut warnings = Warnings::default();
-        if !self.is_lookup_mode() {
-            return Discovered {
-                targets: self.targets(&mut warnings).await,
-                warnings,
-                lookupds: BTreeMap::new(),
-            };
-        }
-        let answers = self.ask_lookupds("/nodes").await;
-        let lookupds = answers.iter().map(|(lookupd, answer)| {
-            let round = answer.as_ref().map(addresses);
-            (lookupd.clone(), round.map_err(|failed| failed.why.clone()))
-        });
-        let lookupds = lookupds.collect();
-        Discovered {
-            targets: self.targets_in(answers, &mut warnings),
-            warnings,
-            lookupds,
-        }
-    }
-
     /// Returns the nsqds of direct mode that are not among these targets, because they did not say what
     /// they are.
     pub fn silent_nsqds(&self, targets: &[Target]) -> Vec<String> {
@@ -144,10 +71,6 @@ impl Cluster {
         let silent = self.nsqds.iter().filter(|address| !is_known(address));
         silent.cloned().collect()
     }
-}
-
-fn addresses(nodes: &nsq_http::Lookup) -> BTreeSet<String> {
-    nodes.producers.iter().map(NodeInfo::http_address).collect()
 }
 
 async fn survey_of(

@@ -13,7 +13,7 @@ use program::{log_error, log_info, log_warn};
 use tokio::task::{JoinHandle, spawn_blocking};
 use wire::go_error::system_text;
 
-use crate::history::{History, Loss};
+use crate::history::{History, Loss, write_pieces};
 
 /// Most files that are kept because the history has lost points of them. A machine whose clock is wrong at each start
 /// must not fill the disk.
@@ -30,7 +30,7 @@ const LAST_SAVE_MAX: Duration = Duration::from_secs(10);
 pub(super) struct HistoryFile {
     /// The path without symbolic links.
     path: PathBuf,
-    history: Arc<Mutex<History>>,
+    pub(super) history: Arc<Mutex<History>>,
     /// Taken for the sake of other processes only.
     _lock: FileLock,
     /// The lock is held during a save, so there is one at a time.
@@ -77,11 +77,6 @@ impl HistoryFile {
         })
     }
 
-    /// Returns the history, which is shared with this file.
-    pub(super) fn history(&self) -> Arc<Mutex<History>> {
-        self.history.clone()
-    }
-
     /// Saves the history. Blocks until the file is on disk.
     pub(super) fn save(&self) {
         let mut old_past = self.old_past.lock();
@@ -95,7 +90,8 @@ impl HistoryFile {
     /// Writes the history to the new file, and moves the old one aside if the history has lost points of it. If that fails,
     /// the next save tries again.
     fn save_to(&self, file: impl Write, old_past: &mut OldPast) -> io::Result<()> {
-        self.write(file)?;
+        // Samples need not wait until all pieces are written.
+        write_pieces(file, |last| self.history.lock().piece(last))?;
         old_past.loss = self.history.lock().take_loss().or(old_past.loss);
         match old_past.loss {
             Some(Loss::Clock) if !old_past.is_kept => {
@@ -121,19 +117,6 @@ impl HistoryFile {
                 );
             }
             Err(error) => log_error!("cannot start a thread to save the history: {error}"),
-        }
-    }
-
-    /// Writes the history piece by piece, so that samples need not wait until all are written.
-    fn write(&self, mut file: impl Write) -> io::Result<()> {
-        let mut last = None;
-        loop {
-            let piece = self.history.lock().piece(last.as_ref());
-            file.write_all(&piece.bytes)?;
-            match piece.last {
-                None => return Ok(()),
-                some => last = some,
-            }
         }
     }
 
@@ -185,17 +168,16 @@ fn check_kind(path: &Path) -> Result<(), String> {
         Ok(found) if found.is_file() => Ok(()),
         Ok(_) => Err("this is no regular file".to_owned()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let parent = path.parent();
-            let parent = parent.filter(|parent| !parent.as_os_str().is_empty());
+            let parent = path
+                .parent()
+                .filter(|parent| !parent.as_os_str().is_empty());
             // Without its directory, the file could never be written.
-            parent
-                .filter(|parent| !parent.is_dir())
-                .map_or(Ok(()), |missing| {
-                    let missing = missing.display();
-                    Err(format!(
-                        "the directory {missing} is missing: make it, or choose another path"
-                    ))
-                })
+            match parent.filter(|parent| !parent.is_dir()).map(Path::display) {
+                None => Ok(()),
+                Some(missing) => Err(format!(
+                    "the directory {missing} is missing: make it, or choose another path"
+                )),
+            }
         }
         Err(error) => Err(system_text(&error)),
     }
@@ -278,11 +260,8 @@ impl Saves {
             return;
         }
         self.last = Some(now);
-        if self
-            .running
-            .as_ref()
-            .is_some_and(|save| !save.is_finished())
-        {
+        let running = self.running.as_ref();
+        if running.is_some_and(|save| !save.is_finished()) {
             log_warn!(
                 "history: the last save has not ended yet, so no new one begins for a minute"
             );

@@ -1,8 +1,8 @@
 //! [`Pace`]: says when the next round of a checkup is due. [`Looks`]: who looks at the page, for whom rounds come more often.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 /// The time between two rounds while somebody looks at the page: a second. The collector asks once a second,
@@ -24,10 +24,10 @@ const DURATION_FACTOR: u32 = 10;
 #[derive(Debug)]
 pub(super) struct Looks {
     began: Instant,
-    /// The time of the last look in milliseconds since `began`. 0 before the first look.
-    last: AtomicU64,
-    /// The time at which the next checkup is expected, in milliseconds since `began`.
-    next_checkup: AtomicU64,
+    /// The time of the last look since `began`.
+    last: Mutex<Option<Duration>>,
+    /// The time at which the next checkup is expected, since `began`.
+    next_checkup: Mutex<Duration>,
     /// Wakes the collection when somebody begins to look.
     pub(super) begin: Notify,
 }
@@ -36,8 +36,8 @@ impl Looks {
     pub(super) fn begin() -> Looks {
         Looks {
             began: Instant::now(),
-            last: AtomicU64::new(0),
-            next_checkup: AtomicU64::new(0),
+            last: Mutex::default(),
+            next_checkup: Mutex::default(),
             begin: Notify::new(),
         }
     }
@@ -48,31 +48,24 @@ impl Looks {
 
     pub(super) fn count(&self) {
         let now = self.now();
-        let is_first = self.last().is_none_or(|last| !is_watched(now, last));
-        self.last.store(millis(now).max(1), Ordering::Relaxed);
-        if is_first {
+        let last = self.last.lock().replace(now);
+        if last.is_none_or(|last| !is_watched(now, last)) {
             self.expect_checkup(now);
             self.begin.notify_one();
         }
     }
 
     pub(super) fn last(&self) -> Option<Duration> {
-        let millis = self.last.load(Ordering::Relaxed);
-        (millis > 0).then(|| Duration::from_millis(millis))
+        *self.last.lock()
     }
 
     pub(super) fn expect_checkup(&self, at: Duration) {
-        self.next_checkup.store(millis(at), Ordering::Relaxed);
+        *self.next_checkup.lock() = at;
     }
 
     pub(super) fn next_checkup(&self) -> Duration {
-        let at = Duration::from_millis(self.next_checkup.load(Ordering::Relaxed));
-        at.saturating_sub(self.now())
+        self.next_checkup.lock().saturating_sub(self.now())
     }
-}
-
-fn millis(duration: Duration) -> u64 {
-    u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// The times of rounds and looks, as durations since any fixed moment.

@@ -18,7 +18,7 @@ use url::Url;
 
 use crate::access::parse_range;
 
-use super::{ClientFlags, Config, UrlMap};
+use super::{ClientFlags, Config, UrlMap, not_parsed};
 
 /// The values that the checks of a [`Config`] lead to.
 #[derive(Clone, Debug)]
@@ -93,18 +93,13 @@ impl Config {
     }
 
     fn check_addresses_are_given(&self) -> Result<(), String> {
-        match (
-            self.lookupd_http_addresses.is_empty(),
-            self.nsqd_http_addresses.is_empty(),
-        ) {
-            (true, true) => {
-                Err("--nsqd-http-address or --lookupd-http-address required".to_string())
-            }
-            (false, false) => {
-                Err("use --nsqd-http-address or --lookupd-http-address not both".to_string())
-            }
-            _ => Ok(()),
-        }
+        let lookupds = &self.lookupd_http_addresses;
+        let why = match (lookupds.is_empty(), self.nsqd_http_addresses.is_empty()) {
+            (true, true) => "--nsqd-http-address or --lookupd-http-address required",
+            (false, false) => "use --nsqd-http-address or --lookupd-http-address not both",
+            _ => return Ok(()),
+        };
+        Err(why.to_owned())
     }
 }
 
@@ -125,26 +120,13 @@ pub(super) fn base_path(given: &str) -> String {
 
 /// Returns the TLS of the requests that nsqadmin makes.
 fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
-    let cert_and_key = match (flags.cert.as_str(), flags.key.as_str()) {
+    let (cert, key) = (&*flags.cert, &*flags.key);
+    let alone = |given, missing| format!("--{missing} must be specified with --{given}");
+    let cert_and_key = match (cert, key) {
         ("", "") => None,
-        (_, "") => {
-            return Err(
-                "--http-client-tls-key must be specified with --http-client-tls-cert".into(),
-            );
-        }
-        ("", _) => {
-            return Err(
-                "--http-client-tls-cert must be specified with --http-client-tls-key".into(),
-            );
-        }
-        (cert, key) => Some((Path::new(cert), Path::new(key))),
-    };
-    let of_pair = |error: &ConfigError| {
-        let (cert, key) = (&flags.cert, &flags.key);
-        format!(
-            "failed to LoadX509KeyPair {cert}, {key} - {}",
-            error_text(error)
-        )
+        (_, "") => return Err(alone("http-client-tls-cert", "http-client-tls-key")),
+        ("", _) => return Err(alone("http-client-tls-key", "http-client-tls-cert")),
+        _ => Some((Path::new(cert), Path::new(key))),
     };
     let with = |authorities| {
         let tls = ClientTls {
@@ -152,7 +134,10 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
             cert_and_key,
             only_tls13: false,
         };
-        client_config(&tls).map_err(|error| of_pair(&error))
+        client_config(&tls).map_err(|error| {
+            let why = error_text(&error);
+            format!("failed to LoadX509KeyPair {cert}, {key} - {why}")
+        })
     };
     let unverified = with(None)?;
     let roots = match flags.root_ca_file.as_str() {
@@ -163,10 +148,8 @@ fn client_tls(flags: &ClientFlags) -> Result<ClientConfig, String> {
         }),
         path => authorities(Path::new(path)).map_err(|error| match &error {
             ConfigError::Open(..) => {
-                format!(
-                    "failed to read TLS root CA file {path} - {}",
-                    error_text(&error)
-                )
+                let why = error_text(&error);
+                format!("failed to read TLS root CA file {path} - {why}")
             }
             _ => format!("failed to AppendCertsFromPEM {path}"),
         })?,
@@ -209,9 +192,11 @@ fn resolve_any(flag: &str, addresses: &[String]) -> Result<(), String> {
         .zip(resolved)
         .filter_map(|(address, answer)| answer.err().map(|why| failed(address, why)))
         .collect();
-    match unresolved.first() {
-        Some(first) if unresolved.len() == addresses.len() => return Err(first.clone()),
-        _ => {}
+    if let Some(first) = unresolved
+        .first()
+        .filter(|_| unresolved.len() == addresses.len())
+    {
+        return Err(first.clone());
     }
     for why in unresolved {
         log_warn!("{why}; nsqadmin starts with the others, and asks for this name again");
@@ -222,16 +207,12 @@ fn resolve_any(flag: &str, addresses: &[String]) -> Result<(), String> {
 /// Returns the host and the port of an address. The error is Go's text, or says more.
 fn parts(address: &str) -> Result<(&str, u16), String> {
     let Some((host, port)) = split_host_port(address) else {
-        let colons = address.matches(':').count();
-        let why = match colons {
-            0 => "missing port in address",
-            _ if address.ends_with(']') => "missing port in address",
-            _ => "too many colons in address",
-        };
-        let why = if address.contains([',', '/']) {
-            fault(address).unwrap_or(why)
-        } else {
-            why
+        let why = match fault(address).filter(|_| address.contains([',', '/'])) {
+            Some(fault) => fault,
+            None if address.contains(':') && !address.ends_with(']') => {
+                "too many colons in address"
+            }
+            None => "missing port in address",
         };
         return Err(format!("address {address}: {why}"));
     };
@@ -269,22 +250,14 @@ pub(super) fn whole_bytes(text: &str) -> Result<(), String> {
 }
 
 fn check_graphite_url(text: &str) -> Result<(), String> {
-    let failed =
-        |why: &str| format!("failed to parse --graphite-url ({text}) - parse {text:?}: {why}");
-    let url = match Url::parse(text) {
-        Ok(url) => url,
-        Err(url::ParseError::InvalidIpv6Address) => {
-            return Err(failed("missing ']' in host"));
-        }
-        Err(error) => return Err(failed(&error.to_string())),
+    let why = match Url::parse(text) {
+        Ok(url) if matches!(url.scheme(), "http" | "https") => return Ok(()),
+        Ok(_) => "--proxy-graphite needs a URL that begins with http:// or https://".to_owned(),
+        Err(url::ParseError::InvalidIpv6Address) => "missing ']' in host".to_owned(),
+        Err(error) => error.to_string(),
     };
-    if matches!(url.scheme(), "http" | "https") {
-        Ok(())
-    } else {
-        Err(failed(
-            "--proxy-graphite needs a URL that begins with http:// or https://",
-        ))
-    }
+    let why = format!("parse {text:?}: {why}");
+    Err(not_parsed("graphite-url", text, why))
 }
 
 /// Checks the endpoint of notifications. An empty text is none.
@@ -296,9 +269,7 @@ fn check_notification_endpoint(text: &str) -> Result<(), String> {
         Ok(_) => "the URL must begin with http:// or https://".to_owned(),
         Err(error) => format!("{error}; the URL must begin with http:// or https://"),
     };
-    Err(format!(
-        "failed to parse --notification-http-endpoint ({text}) - {why}"
-    ))
+    Err(not_parsed("notification-http-endpoint", text, why))
 }
 
 /// Checks the name of an admin. An empty name, as of a variable that is not set, must not decide silently who may act.
@@ -313,21 +284,19 @@ fn check_admin(name: &str) -> Result<(), String> {
         }
         _ => return Ok(()),
     };
-    Err(format!("failed to parse --admin-user ({name}) - {why}"))
+    Err(not_parsed("admin-user", name, why))
 }
 
 fn check_origin(origin: &str) -> Result<(), String> {
     let parsed = Url::parse(origin).ok().map(|url| url.origin());
     if parsed.is_some_and(|parsed| parsed.ascii_serialization() == origin) {
-        Ok(())
-    } else {
-        Err(format!(
-            "failed to parse --allowed-origin ({origin}) - an origin is scheme://host or \
-             scheme://host:port, in lower case, without a path and without the scheme's own port"
-        ))
+        return Ok(());
     }
+    let why = "an origin is scheme://host or scheme://host:port, in lower case, without a path and without the \
+               scheme's own port";
+    Err(not_parsed("allowed-origin", origin, why))
 }
 
 fn range(flag: &str, text: &str) -> Result<IpNet, String> {
-    parse_range(text).map_err(|why| format!("failed to parse --{flag} ({text}) - {why}"))
+    parse_range(text).map_err(|why| not_parsed(flag, text, why))
 }

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use url::Url;
 
+use super::not_parsed;
+
 /// The URLs of some nsqds, by `<broadcast address>:<http port>`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UrlMap(BTreeMap<String, String>);
@@ -17,10 +19,8 @@ impl UrlMap {
         let mut map = BTreeMap::new();
         for entry in entries {
             let failed = |why: &str| {
-                format!(
-                    "failed to parse --nsqd-url-map ({entry}) - {why}; an entry is \
-                     <broadcast address>:<http port>=<URL>, such as nsqd-1:4151=http://10.0.0.5:4151"
-                )
+                let form = "<broadcast address>:<http port>=<URL>, such as nsqd-1:4151=http://10.0.0.5:4151";
+                not_parsed("nsqd-url-map", entry, format!("{why}; an entry is {form}"))
             };
             let (node, url) = entry
                 .split_once('=')

@@ -77,19 +77,17 @@ impl LatencyFigures {
         let own = self.percentiles.get_or_insert_default();
         for other in others {
             // Exact values: both come from the same text in a configuration.
-            let is_same =
-                |own: &&mut PercentileFigures| own.quantile.to_bits() == other.quantile.to_bits();
-            match own.iter_mut().find(is_same) {
-                Some(own) => own.add(other),
-                None => {
-                    let mut first = PercentileFigures {
-                        quantile: other.quantile,
-                        ..PercentileFigures::default()
-                    };
-                    first.add(other);
-                    own.push(first);
-                }
+            let quantile = other.quantile;
+            let mut known = own.iter();
+            let known = known.position(|own| own.quantile.to_bits() == quantile.to_bits());
+            let place = known.unwrap_or(own.len());
+            if known.is_none() {
+                own.push(PercentileFigures {
+                    quantile,
+                    ..PercentileFigures::default()
+                });
             }
+            own[place].add(other);
         }
     }
 }

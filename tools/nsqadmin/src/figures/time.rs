@@ -29,15 +29,6 @@ impl Now {
             steady_millis: *OFFSET + passed_millis(),
         }
     }
-
-    /// Returns a moment at which both clocks show this time.
-    #[cfg(test)]
-    pub(crate) fn at(millis: i64) -> Now {
-        Now {
-            unix_millis: millis,
-            steady_millis: millis,
-        }
-    }
 }
 
 /// Returns the milliseconds since the system was started. The time for which it was suspended counts, because the counters
@@ -85,4 +76,19 @@ pub(crate) fn write_rounded<S: Serializer>(
 ) -> Result<S::Ok, S::Error> {
     let value: Option<f64> = (*value).into();
     value.map(rounded).serialize(to)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    impl Now {
+        /// Returns a moment at which both clocks show this time.
+        pub(crate) fn at(millis: i64) -> Now {
+            Now {
+                unix_millis: millis,
+                steady_millis: millis,
+            }
+        }
+    }
 }

@@ -15,6 +15,7 @@
 //!
 //! A point of these forms with a number that cannot be is a gap, too.
 
+use std::io::{self, Write};
 use std::ops::Bound;
 
 use super::ring::Ring;
@@ -65,14 +66,9 @@ impl History {
     /// Returns the saved form.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut whole = Vec::new();
-        let mut piece = self.piece(None);
-        loop {
-            whole.append(&mut piece.bytes);
-            match piece.last {
-                None => return whole,
-                Some(last) => piece = self.piece(Some(&last)),
-            }
-        }
+        let written = write_pieces(&mut whole, |last| self.piece(last));
+        written.expect("memory takes all bytes");
+        whole
     }
 
     /// Reads the saved form. The past is as long as `bytes_max` permits. Series for which there is no room are left out.
@@ -115,6 +111,25 @@ impl History {
             self.loss = Some(Loss::Room);
         }
         Some(())
+    }
+}
+
+/// Writes the saved form piece by piece. `next` returns the one after a series.
+///
+/// # Errors
+/// The file takes no more.
+pub fn write_pieces(
+    mut file: impl Write,
+    mut next: impl FnMut(Option<&Key>) -> Piece,
+) -> io::Result<()> {
+    let mut last = None;
+    loop {
+        let piece = next(last.as_ref());
+        file.write_all(&piece.bytes)?;
+        match piece.last {
+            None => return Ok(()),
+            some => last = some,
+        }
     }
 }
 

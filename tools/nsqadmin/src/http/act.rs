@@ -1,31 +1,33 @@
 //! The endpoints that act: each act is written to the audit log and told to the endpoint of
 //! notifications. `rights` has checked user and page before.
 
+use std::collections::BTreeSet;
+
 use ::http::StatusCode;
 use ::http::header::USER_AGENT;
 use wire::name::is_valid_name;
 
-use super::{App, Change, Reply, Request};
+use super::{App, Endpoint, Reply, Request};
 use crate::access::{CLAIMED_CHARS_MAX, basic_user, claimed_user, is_invisible};
 use crate::audit::{Actor, Details, Entry, Subject};
-use crate::cluster::{Act, Acted, Refusal, Terms, is_host_and_port};
+use crate::cluster::{Act, Acted, Deed, Refusal, Terms, Warnings, is_host_and_port};
 
 const TOMBSTONE: &str = "tombstone_topic_producer";
 
 /// Returns what the path of a request that acts names.
-pub(super) fn subject_of(change: Change, segments: &[String]) -> Subject {
+pub(super) fn subject_of(endpoint: Endpoint, segments: &[String]) -> Subject {
     let segment = |index: usize| segments.get(index).cloned().unwrap_or_default();
-    match change {
-        Change::Create | Change::Many => Subject::default(),
-        Change::Act | Change::Delete => Subject {
+    match endpoint {
+        Endpoint::Act | Endpoint::Delete => Subject {
             topic: segment(0),
             channel: segment(1),
             ..Subject::default()
         },
-        Change::Tombstone => Subject {
+        Endpoint::Tombstone => Subject {
             node: segment(0),
             ..Subject::default()
         },
+        _ => Subject::default(),
     }
 }
 
@@ -70,25 +72,25 @@ impl App {
     /// Answers an endpoint that acts, for a client that may act.
     pub(super) async fn change(
         &self,
-        change: Change,
+        endpoint: Endpoint,
         segments: &[String],
         request: &mut Request,
     ) -> Result<Reply, Refusal> {
-        let mut subject = subject_of(change, segments);
+        let mut subject = subject_of(endpoint, segments);
         let actor = self.acting(request)?;
-        let (act, terms) = match change {
-            Change::Many => return self.act_on_many(actor, request).await,
-            Change::Tombstone => {
+        let (act, terms) = match endpoint {
+            Endpoint::Many => return self.act_on_many(actor, request).await,
+            Endpoint::Tombstone => {
                 subject.topic = topic_to_tombstone(request).await?;
                 if !is_host_and_port(&subject.node) {
                     return Err(Refusal::not_found("NODE_NOT_FOUND"));
                 }
                 let acted = self.cluster.tombstone(&subject.node, &subject.topic).await;
-                return self
-                    .answer_act(&actor, TOMBSTONE.to_owned(), subject, acted)
-                    .await;
+                let action = TOMBSTONE.to_owned();
+                self.report(&actor, action, subject, &acted).await;
+                return Ok(Reply::object(&acted?, ()));
             }
-            Change::Create => {
+            Endpoint::Create => {
                 let texts = request.read_texts(["topic", "channel"]).await?;
                 [subject.topic, subject.channel] = texts;
                 check_name(&subject.topic, "INVALID_TOPIC")?;
@@ -97,8 +99,8 @@ impl App {
                 }
                 (Act::Create, Terms::default())
             }
-            Change::Delete => (Act::Delete, Terms::default()),
-            Change::Act => {
+            Endpoint::Delete => (Act::Delete, Terms::default()),
+            _ => {
                 let (act, terms) = read_act(request, &actor).await?;
                 let messages = match act {
                     Act::Unempty if terms.expected_messages.is_some() => terms.expected_messages,
@@ -108,31 +110,21 @@ impl App {
                 (act, terms)
             }
         };
-        let (topic, channel) = (&subject.topic, &subject.channel);
-        let mut acted = self.cluster.act(act, topic, channel, &terms).await;
+        let deed = Deed::new(act, &subject.topic, &subject.channel, &terms);
+        let mut acted = self.cluster.act(deed).await;
         if act != Act::Create {
-            acted = self.with_gone(topic, acted);
-        } else if !channel.is_empty() {
+            acted = self.with_gone(&subject.topic, acted);
+        } else if !subject.channel.is_empty() {
             // The topic that a channel needs is an act of its own.
             let of_topic = Subject {
-                topic: topic.clone(),
+                topic: subject.topic.clone(),
                 ..Subject::default()
             };
-            self.report(&actor, of_topic.action(act), of_topic, &acted)
-                .await;
+            let action = of_topic.action(act);
+            self.report(&actor, action, of_topic, &acted).await;
         }
-        self.answer_act(&actor, subject.action(act), subject, acted)
-            .await
-    }
-
-    async fn answer_act(
-        &self,
-        actor: &Actor,
-        action: String,
-        subject: Subject,
-        acted: Acted,
-    ) -> Result<Reply, Refusal> {
-        self.report(actor, action, subject, &acted).await;
+        let action = subject.action(act);
+        self.report(&actor, action, subject, &acted).await;
         Ok(Reply::object(&acted?, ()))
     }
 
@@ -160,10 +152,8 @@ impl App {
     /// Adds the nodes that are gone and had the topic to the warnings of an act: nothing was done there.
     fn with_gone(&self, topic: &str, acted: Acted) -> Acted {
         let mut warnings = acted?;
-        let gone = self.gone_with(topic);
-        if !gone.is_empty() {
-            warnings.add_text(gone_text(&gone));
-        }
+        let gone = self.gone_with(topic).into_iter().collect();
+        warn_of_gone(gone, &mut warnings);
         Ok(warnings.of_one_stage())
     }
 
@@ -198,13 +188,11 @@ impl App {
 async fn read_act(request: &mut Request, actor: &Actor) -> Result<(Act, Terms), Refusal> {
     let keys = ["action", "for", "note", "undo", "messages"];
     let [action, limit, note, undo, messages] = request.read_terms(keys).await?;
-    let expected_messages =
-        match messages.as_str() {
-            "" => None,
-            number => Some(number.parse().map_err(|_| {
-                Refusal::bad(format!("INVALID_MESSAGES: {number} is not a number"))
-            })?),
-        };
+    let invalid = |_| Refusal::bad(format!("INVALID_MESSAGES: {messages} is not a number"));
+    let expected_messages = match messages.as_str() {
+        "" => None,
+        number => Some(number.parse().map_err(invalid)?),
+    };
     let acts = [Act::Pause, Act::Unpause, Act::Empty, Act::Unempty];
     let act = acts.into_iter().find(|act| act.word() == action);
     let terms = Terms {
@@ -227,13 +215,15 @@ async fn topic_to_tombstone(request: &mut Request) -> Result<String, Refusal> {
     Ok(topic)
 }
 
-/// Returns the warning about nodes that are gone.
-pub(super) fn gone_text(nodes: &[String]) -> String {
-    let urls: Vec<String> = nodes.iter().map(|node| format!("http://{node}")).collect();
-    format!(
-        "nothing was done at {}: gone, and whatever it has stays until it is back",
-        urls.join(", ")
-    )
+/// Adds the warning about nodes that are gone.
+pub(super) fn warn_of_gone(nodes: BTreeSet<String>, warnings: &mut Warnings) {
+    if !nodes.is_empty() {
+        let urls: Vec<String> = nodes.iter().map(|node| format!("http://{node}")).collect();
+        let urls = urls.join(", ");
+        warnings.add_text(format!(
+            "nothing was done at {urls}: gone, and whatever it has stays until it is back"
+        ));
+    }
 }
 
 fn check_name(name: &str, invalid: &'static str) -> Result<(), Refusal> {

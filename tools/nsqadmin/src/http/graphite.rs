@@ -10,14 +10,16 @@ use ::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use nsq_http::push_query_value;
-use program::log_error;
+use program::{log_error, log_warn};
+use reqwest::Client;
 use serde::Deserialize;
 use url::Url;
 use wire::go_json::to_string;
 use wire::json_object;
 
-use super::{App, Reply, Request};
+use super::{Reply, Request};
 use crate::cluster::Refusal;
+use crate::config::{Config, GraphiteFlags};
 use crate::upstream;
 
 /// Headers that are not forwarded: those of one connection, and secrets for nsqadmin or for the proxy in front. Graphite gets
@@ -42,7 +44,39 @@ const NOT_FORWARDED: [HeaderName; 16] = [
     HeaderName::from_static("x-goog-iap-jwt-assertion"),
 ];
 
-impl App {
+/// What `--graphite-url` names.
+#[derive(Clone, Debug)]
+pub struct Graphite {
+    flags: GraphiteFlags,
+    /// The place that `/render` is forwarded to. `None` without graphs.
+    pub(super) forward: Option<Forward>,
+    client: Client,
+    answer_bytes_max: usize,
+}
+
+impl Graphite {
+    /// Returns the graphite of the flags.
+    ///
+    /// # Errors
+    /// The URL cannot be parsed, and graphs are to come from it.
+    pub fn new(config: &Config, client: Client) -> Result<Graphite, String> {
+        let flags = config.graphite.clone();
+        let forward = match (flags.url.as_str(), flags.is_proxied) {
+            ("", false) => None,
+            (url, true) => Some(Forward::new(url, false)?),
+            // The original starts with any text here, so this is no reason to end.
+            (url, false) => Forward::new(url, true)
+                .inspect_err(|why| log_warn!("no graphs: failed to parse --graphite-url - {why}"))
+                .ok(),
+        };
+        Ok(Graphite {
+            flags,
+            forward,
+            client,
+            answer_bytes_max: config.answer_bytes_max,
+        })
+    }
+
     /// Answers `/api/graphite`.
     pub(super) async fn rate(&self, request: &Request) -> Result<Reply, Refusal> {
         let query = request.parsed_query();
@@ -57,17 +91,17 @@ impl App {
             log_error!("graphite request failed - {why}");
             Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "INTERNAL_ERROR")
         };
-        let graphite = &self.config.graphite;
-        if graphite.url.is_empty() {
+        let GraphiteFlags { url, interval, .. } = &self.flags;
+        if url.is_empty() {
             return Err(failed("--graphite-url is not set".to_owned()));
         }
-        let url = rate_url(&graphite.url, target, graphite.interval);
-        let asked = self.ask_graphite(&url, HeaderMap::new()).await;
+        let url = rate_url(url, target, *interval);
+        let asked = self.ask(&url, HeaderMap::new()).await;
         let (status, _, body) = asked.map_err(failed)?;
         if status != StatusCode::OK {
             return Err(failed(format!("got response {status}")));
         }
-        let rate = rate(&body.map_err(failed)?, graphite.interval);
+        let rate = rate(&body.map_err(failed)?, *interval);
         let rate = rate.map_err(failed)?;
         Ok(Reply::json(to_string(&json_object! { rate })))
     }
@@ -83,23 +117,23 @@ impl App {
             log_error!("failed to proxy to graphite - {why}");
             Refusal::upstream(format!("graphite: {why}"))
         };
-        let asked = self.ask_graphite(&url, headers).await;
+        let asked = self.ask(&url, headers).await;
         let (status, content_type, body) = asked.map_err(failed)?;
         let body = body.map_err(failed)?.into();
         Ok(Reply::forwarded(status, content_type.as_ref(), body))
     }
 
     /// Asks graphite. Returns the status, the content type, and the body or the reason why it cannot be read.
-    async fn ask_graphite(
+    async fn ask(
         &self,
         url: &str,
         headers: HeaderMap,
     ) -> Result<(StatusCode, Option<HeaderValue>, Result<Vec<u8>, String>), String> {
-        let sent = self.graphite_client.get(url).headers(headers).send().await;
+        let sent = self.client.get(url).headers(headers).send().await;
         let response = sent.map_err(|error| upstream::reason(url, &error))?;
         let status = response.status();
         let content_type = response.headers().get(CONTENT_TYPE).cloned();
-        let body = upstream::read_up_to(response, self.config.answer_bytes_max).await;
+        let body = upstream::read_up_to(response, self.answer_bytes_max).await;
         let body = body.map_err(|error| error.to_string()).flatten();
         Ok((status, content_type, body))
     }
@@ -143,7 +177,7 @@ fn rate(body: &[u8], interval: Duration) -> Result<String, String> {
 
 /// The place that `/render` is forwarded to.
 #[derive(Clone, Debug)]
-pub struct Forward {
+pub(super) struct Forward {
     /// The URL of graphite without its user, and without a slash at the end.
     base: String,
     /// The value of `Authorization`, if the URL has a user.
@@ -156,19 +190,15 @@ impl Forward {
     ///
     /// # Errors
     /// The text is not a URL.
-    pub fn new(graphite_url: &str, has_path: bool) -> Result<Forward, String> {
+    fn new(graphite_url: &str, has_path: bool) -> Result<Forward, String> {
         let url = Url::parse(graphite_url).map_err(|error| error.to_string())?;
         let user = (!url.username().is_empty()).then(|| {
-            let decode = |text| percent_decoded(text);
-            let password = url.password().map(decode).unwrap_or_default();
+            let password = url.password().map(percent_decoded).unwrap_or_default();
             let pair = format!("{}:{password}", percent_decoded(url.username()));
             format!("Basic {}", STANDARD.encode(pair))
         });
-        let path = if has_path {
-            url.path().trim_end_matches('/')
-        } else {
-            ""
-        };
+        let path = if has_path { url.path() } else { "" };
+        let path = path.trim_end_matches('/');
         Ok(Forward {
             base: format!("{}{path}", url.origin().ascii_serialization()),
             authorization: user,
@@ -176,13 +206,13 @@ impl Forward {
     }
 
     /// Returns the URL for a query.
-    pub fn url(&self, query: &str) -> String {
+    fn url(&self, query: &str) -> String {
         let separator = if query.is_empty() { "" } else { "?" };
         format!("{}/render{separator}{query}", self.base)
     }
 
     /// Returns the headers for graphite. `peer` is the client's IP address.
-    pub fn headers(&self, given: &HeaderMap, peer: &str) -> HeaderMap {
+    fn headers(&self, given: &HeaderMap, peer: &str) -> HeaderMap {
         let mut headers = HeaderMap::new();
         let named = given.get_all(CONNECTION).iter();
         let named: Vec<String> = named

@@ -15,38 +15,14 @@ use tokio::time::timeout;
 use wire::go_json::to_string;
 use wire::json_object;
 
-use super::{App, Reply, Request};
+use super::{Endpoint, Reply, Request};
 use crate::cluster::Refusal;
-use crate::collector::Collector;
+use crate::collector::{Collector, STREAMS_MAX};
 use crate::history::{Key, TIERS};
 use crate::live::Snapshot;
 
-/// Most streams of events at the same time.
-pub(super) const STREAMS_MAX: usize = 256;
-
 /// Time without an event after which a comment keeps a stream alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// The endpoints of live figures.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Live {
-    /// `/api/live`
-    All,
-    /// `/api/live/topics`
-    Topics,
-    /// `/api/live/topics/*`
-    Topic,
-    /// `/api/live/attention`
-    Attention,
-    /// `/api/live/nodes`
-    Nodes,
-    /// `/api/live/nodes/*`
-    Node,
-    /// `/api/live/history`
-    History,
-    /// `/api/live/events`
-    Events,
-}
 
 /// The state of a stream of events.
 struct Events {
@@ -57,53 +33,50 @@ struct Events {
     _permit: OwnedSemaphorePermit,
 }
 
-impl App {
+impl Collector {
     /// Answers an endpoint of live figures.
-    pub(super) fn live(
+    pub(super) fn answer(
         &self,
-        live: Live,
+        endpoint: Endpoint,
         segments: &[String],
         request: &Request,
     ) -> Result<Reply, Refusal> {
-        let collector = self.collector.as_ref();
-        let collector = collector.ok_or_else(|| Refusal::not_found("LIVE_DISABLED"))?;
-        let checkup = || collector.checkup();
-        let snapshot = || collector.snapshots.borrow();
-        Ok(Reply::json(match live {
-            Live::All => snapshot().changes(None),
-            Live::Topics => {
-                let checkup = checkup();
+        let snapshot = || self.snapshots.borrow();
+        Ok(Reply::json(match endpoint {
+            Endpoint::LiveTopics => {
+                let checkup = self.checkup();
                 snapshot().topics(&checkup)
             }
-            Live::Attention => {
+            Endpoint::LiveAttention => {
                 let message = snapshot().message.clone();
-                checkup().attention(&message, collector.next_checkup())
+                self.checkup().attention(&message, self.next_checkup())
             }
-            Live::Nodes => {
-                let checkup = checkup();
+            Endpoint::LiveNodes => {
+                let checkup = self.checkup();
                 snapshot().nodes(&checkup)
             }
-            Live::Node => {
-                let node = checkup().node(&segments[0]);
+            Endpoint::LiveNode => {
+                let node = self.checkup().node(&segments[0]);
                 node.ok_or_else(|| Refusal::not_found("NODE_NOT_FOUND"))?
             }
-            Live::Topic => {
-                let checkup = checkup();
+            Endpoint::LiveTopic => {
+                let checkup = self.checkup();
                 let topic = snapshot().topic(&segments[0], &checkup);
                 topic.ok_or_else(|| Refusal::not_found("TOPIC_NOT_FOUND"))?
             }
-            Live::History => history(collector, request)?,
-            Live::Events => return self.events(collector),
+            Endpoint::LiveHistory => history(self, request)?,
+            Endpoint::LiveEvents => return self.events(),
+            _ => snapshot().changes(None),
         }))
     }
 
-    fn events(&self, collector: &Collector) -> Result<Reply, Refusal> {
+    fn events(&self) -> Result<Reply, Refusal> {
         let permit = self.streams.clone().try_acquire_owned();
         let permit = permit.map_err(|_| {
             let why = format!("at most {STREAMS_MAX} streams of events are open");
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why)
         })?;
-        let mut snapshots = collector.snapshots.clone();
+        let mut snapshots = self.snapshots.clone();
         snapshots.mark_changed();
         let events = Events {
             snapshots,
@@ -149,7 +122,7 @@ fn history(collector: &Collector, request: &Request) -> Result<String, Refusal> 
     let tier = TIERS.iter().position(|tier| tier.step.to_string() == step);
     let tier = tier.ok_or_else(|| Refusal::bad("INVALID_ARG_STEP"))?;
     let now = Timestamp::now().as_second();
-    let history = collector.history();
+    let history = collector.history.lock();
     let points = history.points(&key, tier, now);
     let kept_since = history.kept_since(now);
     let has_left_out = history.has_left_out;

@@ -1,6 +1,7 @@
 //! `/metrics`: requests, servers that are asked, collections, the history, acts and the process, for Prometheus.
 //! docs/monitoring.md lists the metrics, and a test compares the two.
 
+use std::sync::Arc;
 use std::time::Instant;
 
 use ::http::StatusCode;
@@ -9,67 +10,52 @@ use jiff::Timestamp;
 use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
-use super::live::STREAMS_MAX;
 use super::{App, Reply, Request};
-use crate::collector::Collector;
+use crate::collector::{Collector, STREAMS_MAX};
+use crate::live::Snapshot;
 use crate::tally::{Collections, Tally, UpstreamCounts, UpstreamName};
 
 /// The samples of a metric, each with the values of its labels.
 type Samples = Vec<(Vec<String>, Number)>;
 
 /// A metric, the names of its labels, and how its samples are read.
-struct Row {
-    family: Family,
-    labels: &'static str,
-    read: fn(&Seen) -> Samples,
-}
+type Row = (Family, &'static str, fn(&Seen) -> Samples);
 
-const fn row(
-    (name, kind): (&'static str, Kind),
-    labels: &'static str,
-    help: &'static str,
-    read: fn(&Seen) -> Samples,
-) -> Row {
-    let family = Family::new(name, kind, help);
-    Row {
-        family,
-        labels,
-        read,
-    }
-}
-
-const BUILD: Row = row(
-    ("nsqadmin_build_info", Kind::Gauge),
+const BUILD: Row = (
+    Family::new(
+        "nsqadmin_build_info",
+        Kind::Gauge,
+        "1; the labels have the versions of NSQ and of ringq.",
+    ),
     "version, ringq_version",
-    "1; the labels have the versions of NSQ and of ringq.",
     |_| vec![(labels([NSQ_VERSION, RINGQ_VERSION]), 1.into())],
 );
 
 /// All metrics but [`BUILD`] and those of the process.
 #[rustfmt::skip]
 const ROWS: &[Row] = &[
-    row(("nsqadmin_http_requests_total", Kind::Counter), "method, code", "Requests of clients, by method and status.", Seen::requests),
-    row(("nsqadmin_upstream_up", Kind::Gauge), "server, address", "1 if the last request to the server got an answer, otherwise 0. Also 0 for an nsqd that is gone: the nsqlookupds know it no more.", |it| it.upstreams(|it| it.is_up.into())),
-    row(("nsqadmin_upstream_requests_total", Kind::Counter), "server, address", "Requests to the server.", |it| it.upstreams(|it| it.requests.into())),
-    row(("nsqadmin_upstream_request_seconds_total", Kind::Counter), "server, address", "Time of these requests.", |it| it.upstreams(|it| it.time.as_secs_f64().into())),
-    row(("nsqadmin_upstream_failures_total", Kind::Counter), "server, address, reason", "Requests to the server that failed: unreachable, no_answer, refused, not_understood. An unknown topic or channel is no failure.", Seen::failures),
-    row(("nsqadmin_collections_total", Kind::Counter), "result", "Collections of the figures of all nsqds: ok, partly without some servers, failed without any.", Seen::collections),
-    row(("nsqadmin_collection_seconds_total", Kind::Counter), "", "Time of all collections.", |it| it.live(|it| it.collections.time.as_secs_f64().into())),
-    row(("nsqadmin_last_collection_seconds", Kind::Gauge), "", "Time of the last collection.", |it| it.live(|it| it.collections.last_time.as_secs_f64().into())),
-    row(("nsqadmin_history_left_out_series", Kind::Gauge), "", "Series for which the history has no room (--history-max-bytes).", |it| it.live(|it| it.collections.left_out_series.into())),
-    row(("nsqadmin_last_figures_time_seconds", Kind::Gauge), "", "Unix time of the present live figures; 0 before the first ones.", |it| it.live(|it| it.time_seconds.into())),
-    row(("nsqadmin_topics", Kind::Gauge), "", "Topics in the live figures.", |it| it.live(|it| it.topics.into())),
-    row(("nsqadmin_channels", Kind::Gauge), "", "Channels in the live figures.", |it| it.live(|it| it.channels.into())),
-    row(("nsqadmin_nodes", Kind::Gauge), "", "nsqds in the live figures.", |it| it.live(|it| it.nodes.into())),
-    row(("nsqadmin_history_series", Kind::Gauge), "", "Topics, channels and nodes whose past is in memory.", |it| it.live(|it| it.series.into())),
-    row(("nsqadmin_history_bytes", Kind::Gauge), "", "Bytes of memory of this past.", |it| it.live(|it| it.history_bytes.into())),
-    row(("nsqadmin_history_bytes_max", Kind::Gauge), "", "The most of them (--history-max-bytes).", |it| it.live(|it| it.history_bytes_max.into())),
-    row(("nsqadmin_history_room_seconds", Kind::Gauge), "", "Time for which the past has had room: seven days, or less after points were dropped.", |it| it.live(|it| it.room_seconds.into())),
-    row(("nsqadmin_event_streams", Kind::Gauge), "", "Open streams of events (/api/live/events).", |it| it.live(|it| it.streams.into())),
-    row(("nsqadmin_event_streams_max", Kind::Gauge), "", "The most streams of events that may be open.", |it| it.live(|_| (STREAMS_MAX as u64).into())),
-    row(("nsqadmin_acts_total", Kind::Counter), "action, result", "Acts of admins by their result: done, partly, failed, refused.", Seen::acts),
-    row(("nsqadmin_audit_failures_total", Kind::Counter), "", "Lines that could not be written to --audit-log-file.", |it| vec![(Vec::new(), it.tally.audit_failures().into())]),
-    row(("nsqadmin_notifications_total", Kind::Counter), "result", "Notifications of acts: sent, failed, and dropped because too many waited.", |it| by_result(it.tally.notifications())),
+    (Family::new("nsqadmin_http_requests_total", Kind::Counter, "Requests of clients, by method and status."), "method, code", Seen::requests),
+    (Family::new("nsqadmin_upstream_up", Kind::Gauge, "1 if the last request to the server got an answer, otherwise 0. Also 0 for an nsqd that is gone: the nsqlookupds know it no more."), "server, address", |it| it.upstreams(|it| it.is_up.into())),
+    (Family::new("nsqadmin_upstream_requests_total", Kind::Counter, "Requests to the server."), "server, address", |it| it.upstreams(|it| it.requests.into())),
+    (Family::new("nsqadmin_upstream_request_seconds_total", Kind::Counter, "Time of these requests."), "server, address", |it| it.upstreams(|it| it.time.as_secs_f64().into())),
+    (Family::new("nsqadmin_upstream_failures_total", Kind::Counter, "Requests to the server that failed: unreachable, no_answer, refused, not_understood. An unknown topic or channel is no failure."), "server, address, reason", Seen::failures),
+    (Family::new("nsqadmin_collections_total", Kind::Counter, "Collections of the figures of all nsqds: ok, partly without some servers, failed without any."), "result", Seen::collections),
+    (Family::new("nsqadmin_collection_seconds_total", Kind::Counter, "Time of all collections."), "", |it| it.live(|it| it.counts.time.as_secs_f64().into())),
+    (Family::new("nsqadmin_last_collection_seconds", Kind::Gauge, "Time of the last collection."), "", |it| it.live(|it| it.counts.last_time.as_secs_f64().into())),
+    (Family::new("nsqadmin_history_left_out_series", Kind::Gauge, "Series for which the history has no room (--history-max-bytes)."), "", |it| it.live(|it| it.counts.left_out_series.into())),
+    (Family::new("nsqadmin_last_figures_time_seconds", Kind::Gauge, "Unix time of the present live figures; 0 before the first ones."), "", |it| it.live(Live::time_seconds)),
+    (Family::new("nsqadmin_topics", Kind::Gauge, "Topics in the live figures."), "", |it| it.live(|it| count(it.snapshot.topics.len()))),
+    (Family::new("nsqadmin_channels", Kind::Gauge, "Channels in the live figures."), "", |it| it.live(Live::channels)),
+    (Family::new("nsqadmin_nodes", Kind::Gauge, "nsqds in the live figures."), "", |it| it.live(|it| count(it.snapshot.nodes.len()))),
+    (Family::new("nsqadmin_history_series", Kind::Gauge, "Topics, channels and nodes whose past is in memory."), "", |it| it.live(|it| count(it.collector.history.lock().len()))),
+    (Family::new("nsqadmin_history_bytes", Kind::Gauge, "Bytes of memory of this past."), "", |it| it.live(|it| count(it.collector.history.lock().bytes()))),
+    (Family::new("nsqadmin_history_bytes_max", Kind::Gauge, "The most of them (--history-max-bytes)."), "", |it| it.live(|it| count(it.collector.history.lock().bytes_max))),
+    (Family::new("nsqadmin_history_room_seconds", Kind::Gauge, "Time for which the past has had room: seven days, or less after points were dropped."), "", |it| it.live(Live::room_seconds)),
+    (Family::new("nsqadmin_event_streams", Kind::Gauge, "Open streams of events (/api/live/events)."), "", |it| it.live(Live::streams)),
+    (Family::new("nsqadmin_event_streams_max", Kind::Gauge, "The most streams of events that may be open."), "", |it| it.live(|_| count(STREAMS_MAX))),
+    (Family::new("nsqadmin_acts_total", Kind::Counter, "Acts of admins by their result: done, partly, failed, refused."), "action, result", Seen::acts),
+    (Family::new("nsqadmin_audit_failures_total", Kind::Counter, "Lines that could not be written to --audit-log-file."), "", |it| vec![(Vec::new(), it.tally.audit_failures().into())]),
+    (Family::new("nsqadmin_notifications_total", Kind::Counter, "Notifications of acts: sent, failed, and dropped because too many waited."), "result", |it| by_result(it.tally.notifications())),
 ];
 
 /// The figures at one moment.
@@ -83,47 +69,49 @@ struct Seen {
 
 /// The figures of the collector.
 struct Live {
-    collections: Collections,
-    time_seconds: f64,
-    topics: u64,
-    channels: u64,
-    nodes: u64,
-    series: u64,
-    history_bytes: u64,
-    history_bytes_max: u64,
-    room_seconds: u64,
-    streams: u64,
+    counts: Collections,
+    snapshot: Arc<Snapshot>,
+    collector: Collector,
 }
 
 impl Live {
-    fn of(app: &App, collector: &Collector) -> Live {
-        let snapshot = collector.snapshots.borrow().clone();
-        let channels = snapshot.topics.values().map(|topic| topic.channels.len());
-        let channels = channels.sum::<usize>() as u64;
-        let history = collector.history();
-        let open = STREAMS_MAX.saturating_sub(app.streams.available_permits());
-        Live {
-            collections: app.tally.collections(),
-            #[allow(clippy::cast_precision_loss)] // Milliseconds since 1970 are below 2^53.
-            time_seconds: snapshot.now.unix_millis as f64 / 1000.0,
-            topics: snapshot.topics.len() as u64,
-            channels,
-            nodes: snapshot.nodes.len() as u64,
-            series: history.len() as u64,
-            history_bytes: history.bytes() as u64,
-            history_bytes_max: history.bytes_max as u64,
-            room_seconds: history.room_seconds(Timestamp::now().as_second()).unsigned_abs(),
-            streams: open as u64,
-        }
+    fn streams(&self) -> Number {
+        let free = self.collector.streams.available_permits();
+        count(STREAMS_MAX.saturating_sub(free))
     }
+
+    #[allow(clippy::cast_precision_loss)] // Milliseconds since 1970 are below 2^53.
+    fn time_seconds(&self) -> Number {
+        (self.snapshot.now.unix_millis as f64 / 1000.0).into()
+    }
+
+    fn channels(&self) -> Number {
+        let topics = self.snapshot.topics.values();
+        count(topics.map(|topic| topic.channels.len()).sum())
+    }
+
+    fn room_seconds(&self) -> Number {
+        let history = self.collector.history.lock();
+        let seconds = history.room_seconds(Timestamp::now().as_second());
+        seconds.unsigned_abs().into()
+    }
+}
+
+fn count(count: usize) -> Number {
+    (count as u64).into()
 }
 
 impl Seen {
     fn of(app: &App) -> Seen {
+        let live = |collector: &Collector| Live {
+            counts: app.tally.collections(),
+            snapshot: collector.snapshots.borrow().clone(),
+            collector: collector.clone(),
+        };
         Seen {
             tally: app.tally.clone(),
             upstreams: app.tally.upstreams(Instant::now()),
-            live: app.collector.as_ref().map(|it| Live::of(app, it)),
+            live: app.collector.as_ref().map(live),
         }
     }
 
@@ -159,18 +147,13 @@ impl Seen {
     }
 
     fn collections(&self) -> Samples {
-        let live = self.live.iter();
-        let counts = live.flat_map(
-            |Live {
-                 collections: of, ..
-             }| {
-                [
-                    ("ok", of.complete),
-                    ("partly", of.partial),
-                    ("failed", of.failed),
-                ]
-            },
-        );
+        let counts = self.live.iter().flat_map(|Live { counts: of, .. }| {
+            [
+                ("ok", of.complete),
+                ("partly", of.partial),
+                ("failed", of.failed),
+            ]
+        });
         by_result(counts)
     }
 
@@ -197,11 +180,11 @@ impl App {
     }
 }
 
-fn append(out: &mut Exposition, row: &Row, seen: &Seen) {
-    out.begin(row.family);
-    for (values, number) in (row.read)(seen) {
+fn append(out: &mut Exposition, (family, names, read): &Row, seen: &Seen) {
+    out.begin(*family);
+    for (values, number) in read(seen) {
         let mut labels = String::new();
-        for (name, value) in row.labels.split(", ").zip(&values) {
+        for (name, value) in names.split(", ").zip(&values) {
             push_label(&mut labels, name, value);
         }
         out.sample(&labels, number);
@@ -229,7 +212,7 @@ mod tests {
         let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
         let page = std::fs::read_to_string(path).expect("the page exists");
         let rows = std::iter::once(&BUILD).chain(ROWS);
-        let all: Vec<_> = rows.map(|row| (row.family, row.labels)).collect();
+        let all: Vec<_> = rows.map(|(family, labels, _)| (*family, *labels)).collect();
         let table = program::metrics::table(&all);
         let updated = program::metrics::page_with_table(&page, "nsqadmin's metrics", &table);
         if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -5,7 +5,9 @@ use program::log::{self, Level};
 use program::{Value, log_info};
 use wire::go_json::to_string;
 
+use super::rights::put_of;
 use super::{App, Reply, Request};
+use crate::audit::Entry;
 use crate::cluster::{Refusal, Warnings};
 use crate::upstream::masked;
 
@@ -23,9 +25,7 @@ impl App {
     /// Answers `GET /config/*`.
     pub(super) fn option(&self, key: &str) -> Result<Reply, Refusal> {
         match key {
-            LOOKUPDS => {
-                return Ok(Reply::json(to_string(&self.cluster.lookupds())));
-            }
+            LOOKUPDS => return Ok(Reply::json(to_string(&self.cluster.lookupds()))),
             LOG_LEVEL => return Ok(Reply::json(Value::Level(log::level()).json())),
             _ => {}
         }
@@ -58,7 +58,9 @@ impl App {
         let setting = self.setting(key, request).await;
         let put = setting.as_ref().map(|_| Warnings::default());
         let put = put.map_err(Refusal::clone);
-        self.report_put(key, request, &put).await;
+        let (action, subject) = put_of(key);
+        let entry = Entry::new(self.actor(request), action, subject, &put);
+        self.audit.write(entry).await;
         match setting? {
             Setting::Lookupds(addresses) => {
                 log_info!("config: {LOOKUPDS} took effect: {addresses:?}");

@@ -19,10 +19,10 @@ use serde::{Deserialize, Serialize};
 use wire::go_json::is_default;
 use wire::json_object;
 
-use super::act::gone_text;
+use super::act::warn_of_gone;
 use super::{App, Reply, Request};
 use crate::audit::{Actor, Details, Entry, Subject};
-use crate::cluster::{Act, Refusal, Scope, Stats, Target, Terms, Warnings};
+use crate::cluster::{Act, Deed, Refusal, Stats, Target, Terms, Warnings};
 use crate::figures::{ChannelFigures, NodeStats, TopicFigures, Undo, add_counts, topic_totals};
 
 /// Most topics or channels that one order touches. Each of them is some requests to each node, and one
@@ -314,13 +314,8 @@ impl App {
             BTreeSet::new()
         };
         let subjects = order.subjects(&stats, &inactive);
-        let gone: BTreeSet<String> = subjects
-            .iter()
-            .flat_map(|subject| self.gone_with(&subject.topic))
-            .collect();
-        if !gone.is_empty() {
-            warnings.add_text(gone_text(&gone.into_iter().collect::<Vec<_>>()));
-        }
+        let gone = subjects.iter().flat_map(|one| self.gone_with(&one.topic));
+        warn_of_gone(gone.collect(), &mut warnings);
         Ok(Listing {
             subjects,
             targets: by_address,
@@ -351,19 +346,14 @@ impl App {
             .into_iter()
             .filter_map(|name| listing.targets.get(name));
         let named: Vec<Target> = named.cloned().collect();
-        let act_on = (act, order.of == Kind::Topics);
-        let able = self
-            .cluster
-            .able(act_on, &terms, &named, &mut warnings)
-            .await;
+        // Whether the nodes are able does not depend on the names.
+        let channel = if order.of == Kind::Topics { "" } else { "c" };
+        let deed = Deed::new(act, "", channel, &terms);
+        let able = self.cluster.able(deed, &named, &mut warnings).await;
         if let Err(refusal) = &able {
             let failed = Err(refusal.clone());
-            let entry = Entry::new(
-                actor.clone(),
-                "many".to_owned(),
-                Subject::default(),
-                &failed,
-            );
+            let (actor, action) = (actor.clone(), "many".to_owned());
+            let entry = Entry::new(actor, action, Subject::default(), &failed);
             self.audit.write(entry).await;
         }
         let able = by_address(able?.into_iter());
@@ -398,19 +388,17 @@ impl App {
         subject: Listed,
         (able, is_whole): (&BTreeMap<String, Target>, bool),
     ) -> Entry {
-        let (topic, channel) = (&subject.topic, &subject.channel);
         let mut terms = terms.clone();
         if subject.is_ephemeral() {
             terms.undo.clear();
         }
-        let nodes = subject.nodes.iter().filter_map(|node| able.get(node));
-        let nodes: Vec<Target> = nodes.cloned().collect();
-        let silent = subject
-            .nodes
-            .iter()
-            .filter(|node| !able.contains_key(*node));
-        let silent: Vec<&str> = silent.map(String::as_str).collect();
-        let mut warnings = Warnings::default();
+        let (mut nodes, mut silent, mut warnings) = (vec![], vec![], Warnings::default());
+        for node in &subject.nodes {
+            match able.get(node) {
+                Some(target) => nodes.push(target.clone()),
+                None => silent.push(node.as_str()),
+            }
+        }
         if !silent.is_empty() {
             let names = silent.join(", ");
             warnings.add_text(format!(
@@ -420,13 +408,9 @@ impl App {
         let acted = if nodes.is_empty() && !silent.is_empty() {
             Err(Refusal::upstream(warnings.text()))
         } else {
-            let scope = Scope {
-                targets: &nodes,
-                is_whole: is_whole && silent.is_empty(),
-            };
-            let acted = self
-                .cluster
-                .act_at(act, topic, channel, &terms, scope, warnings);
+            let deed = Deed::new(act, &subject.topic, &subject.channel, &terms);
+            let are_all = is_whole && silent.is_empty();
+            let acted = self.cluster.act_at(deed, &nodes, are_all, warnings);
             acted.await
         };
         let messages = match act {

@@ -1,6 +1,5 @@
 //! The page, its files ([`Assets`]), and the settings that it needs.
 
-use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use ::http::StatusCode;
@@ -43,11 +42,7 @@ impl App {
         let Some(asset) = self.assets.get(name) else {
             return not_found();
         };
-        let content = match asset.content {
-            Cow::Borrowed(bytes) => Bytes::from_static(bytes),
-            Cow::Owned(bytes) => Bytes::from(bytes),
-        };
-        let file = Reply::file(asset.content_type, content);
+        let file = Reply::file(asset.content_type, asset.content);
         match asset.etag {
             Some(etag) if request.header(IF_NONE_MATCH.as_str()).contains(&etag) => {
                 Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&etag)
@@ -76,7 +71,7 @@ impl App {
             nsqlookupd: self.cluster.lookupds(),
             name_rule: name_rule(),
             live: self.collector.is_some(),
-            graph_enabled: self.forward.is_some(),
+            graph_enabled: self.graphite.forward.is_some(),
             statsd_interval: graphite.interval.as_secs(),
             statsd_counter_format: &graphite.counter_format,
             statsd_gauge_format: &graphite.gauge_format,
@@ -113,7 +108,7 @@ struct Embedded;
 #[derive(Clone, Debug)]
 pub struct Asset {
     /// The content.
-    pub content: Cow<'static, [u8]>,
+    pub content: Bytes,
     /// The value of `Content-Type`.
     pub content_type: &'static str,
     /// The value of `ETag`, if the file is one of the binary's.
@@ -148,7 +143,7 @@ impl Assets {
             // A file that cannot be read is missing, for the developer who sees the page.
             let content = std::fs::read(directory.join(name)).ok()?;
             return Some(Asset {
-                content: Cow::Owned(content),
+                content: content.into(),
                 content_type,
                 etag: None,
             });
@@ -158,7 +153,7 @@ impl Assets {
         let hash = hash.first_chunk().expect("the hash has 32 bytes");
         let hex = format!("{:032x}", u128::from_be_bytes(*hash));
         Some(Asset {
-            content: file.data,
+            content: Bytes::from_owner(file.data),
             content_type,
             etag: Some(format!("\"{hex}\"")),
         })

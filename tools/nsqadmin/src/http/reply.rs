@@ -24,6 +24,14 @@ const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
 const HTML: &str = "text/html; charset=utf-8";
 
+/// The types of graphite's answers that a browser may show as such.
+const HARMLESS: [&str; 4] = [
+    "application/json",
+    "image/png",
+    "image/svg+xml",
+    "application/pdf",
+];
+
 /// Shortest body that is compressed, in bytes. A shorter one fits into one packet anyway.
 const COMPRESSED_BYTES_MIN: usize = 1024;
 
@@ -36,15 +44,10 @@ pub struct Reply {
     /// The status.
     pub status: StatusCode,
     headers: Vec<(HeaderName, HeaderValue)>,
-    body: Content,
+    bytes: Bytes,
+    /// The body in place of `bytes`.
+    stream: Option<Body>,
     can_be_compressed: bool,
-}
-
-/// The content of an answer.
-#[derive(Debug)]
-enum Content {
-    Bytes(Bytes),
-    Stream(Body),
 }
 
 impl Reply {
@@ -54,7 +57,8 @@ impl Reply {
         Reply {
             status,
             headers: vec![(CONTENT_TYPE, content_type)],
-            body: Content::Bytes(body.into()),
+            bytes: body.into(),
+            stream: None,
             can_be_compressed: true,
         }
     }
@@ -120,10 +124,9 @@ impl Reply {
     /// Returns an answer without a body.
     pub fn empty(status: StatusCode) -> Reply {
         Reply {
-            status,
             headers: Vec::new(),
-            body: Content::Bytes(Bytes::new()),
             can_be_compressed: false,
+            ..Reply::new(status, TEXT, "")
         }
     }
 
@@ -132,13 +135,8 @@ impl Reply {
     pub fn forwarded(status: StatusCode, content_type: Option<&HeaderValue>, body: Bytes) -> Reply {
         let is_harmless = |value: &&HeaderValue| {
             let value = value.as_bytes().to_ascii_lowercase();
-            let harmless: [&[u8]; 4] = [
-                b"application/json",
-                b"image/png",
-                b"image/svg+xml",
-                b"application/pdf",
-            ];
-            harmless.iter().any(|harmless| value.starts_with(harmless))
+            let mut harmless = HARMLESS.iter();
+            harmless.any(|harmless| value.starts_with(harmless.as_bytes()))
         };
         let mut reply = Reply::new(status, TEXT, body);
         if let Some(harmless) = content_type.filter(is_harmless) {
@@ -151,7 +149,7 @@ impl Reply {
     /// Returns a stream of events.
     pub fn events(body: Body) -> Reply {
         let mut reply = Reply::new(StatusCode::OK, "text/event-stream", "");
-        reply.body = Content::Stream(body);
+        reply.stream = Some(body);
         reply.can_be_compressed = false;
         // A proxy such as nginx would hold the events back otherwise.
         reply
@@ -230,21 +228,20 @@ impl Reply {
         if self.can_be_compressed {
             headers.insert(VARY, HeaderValue::from_static("Accept-Encoding"));
         }
-        let body = match self.body {
-            Content::Stream(body) => body,
-            Content::Bytes(bytes) => {
-                let is_long = bytes.len() >= COMPRESSED_BYTES_MIN;
-                let compressed = (accepts_gzip && is_long && self.can_be_compressed)
-                    .then(|| gzip(&bytes))
-                    .flatten();
-                if compressed.is_some() {
-                    headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
-                }
-                let bytes = compressed.unwrap_or(bytes);
-                headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
-                Full::new(bytes).boxed_unsync()
+        let body = self.stream.unwrap_or_else(|| {
+            let mut bytes = self.bytes;
+            let is_long = bytes.len() >= COMPRESSED_BYTES_MIN;
+            if accepts_gzip
+                && is_long
+                && self.can_be_compressed
+                && let Some(compressed) = gzip(&bytes)
+            {
+                headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+                bytes = compressed;
             }
-        };
+            headers.insert(CONTENT_LENGTH, HeaderValue::from(bytes.len()));
+            Full::new(bytes).boxed_unsync()
+        });
         *response.body_mut() = body;
         response
     }

@@ -11,10 +11,7 @@ use super::act::subject_of;
 use super::{App, Audience, Endpoint, Request};
 use crate::access::range_has;
 use crate::audit::{Entry, Subject};
-use crate::cluster::{Acted, Refusal};
-
-/// The action of `PUT /config/*` in the audit log.
-const PUT_CONFIG: &str = "put_config";
+use crate::cluster::Refusal;
 
 impl App {
     /// Checks that the client may use the endpoint.
@@ -38,13 +35,15 @@ impl App {
             Audience::Admins => self.check_right_to_act(request),
         };
         if let Err(refusal) = &checked {
-            let refused = Err(refusal.clone());
-            if endpoint == Endpoint::PutOption {
-                self.report_put(&segments[0], request, &refused).await;
-            } else {
-                self.report_refused(endpoint, segments, request, &refused)
-                    .await;
-            }
+            let (action, subject) = match endpoint {
+                Endpoint::PutOption => put_of(&segments[0]),
+                _ => (
+                    format!("{endpoint:?}").to_lowercase(),
+                    subject_of(endpoint, segments),
+                ),
+            };
+            let entry = Entry::new(self.actor(request), action, subject, &Err(refusal.clone()));
+            self.audit.write(entry).await;
         }
         checked
     }
@@ -96,32 +95,6 @@ impl App {
         })
     }
 
-    /// Writes a `PUT /config/*` to the audit log.
-    pub(super) async fn report_put(&self, key: &str, request: &Request, put: &Acted) {
-        let subject = Subject {
-            key: key.to_owned(),
-            ..Subject::default()
-        };
-        let entry = Entry::new(self.actor(request), PUT_CONFIG.to_owned(), subject, put);
-        self.audit.write(entry).await;
-    }
-
-    async fn report_refused(
-        &self,
-        endpoint: Endpoint,
-        segments: &[String],
-        request: &Request,
-        refused: &Acted,
-    ) {
-        let (action, subject) = match endpoint {
-            Endpoint::Change(change) => (format!("{change:?}"), subject_of(change, segments)),
-            other => (format!("{other:?}"), Subject::default()),
-        };
-        let actor = self.actor(request);
-        let entry = Entry::new(actor, action.to_lowercase(), subject, refused);
-        self.audit.write(entry).await;
-    }
-
     /// Checks that the request comes from nsqadmin's own page and from an admin.
     fn check_right_to_act(&self, request: &Request) -> Result<(), Refusal> {
         let user = self.user(request);
@@ -144,6 +117,15 @@ impl App {
             _ => Ok(()),
         }
     }
+}
+
+/// Returns the action and the subject of a `PUT /config/*` in the audit log.
+pub(super) fn put_of(key: &str) -> (String, Subject) {
+    let subject = Subject {
+        key: key.to_owned(),
+        ..Subject::default()
+    };
+    ("put_config".to_owned(), subject)
 }
 
 fn forbidden(message: impl Into<String>) -> Refusal {

@@ -24,17 +24,14 @@ impl Snapshot {
         let nodes = self.nodes.iter().filter(|(name, figures)| {
             before.and_then(|before| before.nodes.get(*name)) != Some(*figures)
         });
-        let none = Snapshot::default();
-        let is_complete = before.is_none();
-        let before = before.unwrap_or(&none);
-        let gone_topics = before.topics.keys();
+        let gone_topics = before.iter().flat_map(|before| before.topics.keys());
         let gone_topics = gone_topics.filter(|name| !self.topics.contains_key(*name));
-        let gone_nodes = before.nodes.keys();
+        let gone_nodes = before.iter().flat_map(|before| before.nodes.keys());
         let gone_nodes = gone_nodes.filter(|name| !self.nodes.contains_key(*name));
         to_string(&json_object! {
             #[serde(flatten)]
             now: self.now,
-            is_complete,
+            is_complete: before.is_none(),
             topics: topics.map(|(name, topic)| topic.summary(name)).collect::<Vec<_>>(),
             nodes: nodes.map(of_node).collect::<Vec<_>>(),
             gone_topics: gone_topics.collect::<Vec<_>>(),
@@ -134,23 +131,15 @@ fn node_set(nodes: &BTreeMap<String, Figures>) -> u64 {
 
 impl LiveTopic {
     fn summary(&self, name: &str) -> impl Serialize {
-        let paused = self
-            .total
-            .nodes
-            .values()
-            .filter(|node| node.operated.is_paused);
-        let paused = self
-            .total
-            .figures
-            .operated
-            .is_paused
-            .then(|| paused.count());
+        let Total { figures, nodes } = &self.total;
+        let paused = nodes.values().filter(|node| node.operated.is_paused);
+        let paused = figures.operated.is_paused.then(|| paused.count());
         json_object! {
             topic: name,
             #[serde(flatten)]
-            figures: &self.total.figures,
+            figures,
             channel_count: self.channels.len(),
-            node_count: self.total.nodes.len(),
+            node_count: nodes.len(),
             #[serde(flatten)]
             paused: paused.map(|count| json_object! { paused_node_count: count }),
         }

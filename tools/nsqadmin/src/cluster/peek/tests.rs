@@ -1,10 +1,16 @@
 use super::*;
 
 fn obstacle(status: u16, body: &str) -> Obstacle {
-    match Found::read(status, body.as_bytes(), false) {
-        Found::Nothing(obstacle) => obstacle,
-        Found::Messages(messages) => panic!("{messages:?}"),
-    }
+    read(status, body.as_bytes(), false).unwrap_err()
+}
+
+fn shown(found: Found, bodies: bool) -> Value {
+    let peeked = Peeked {
+        node: NodeIdentity::default(),
+        url: String::new(),
+        found,
+    };
+    Value::Object(peeked.into_json(bodies))
 }
 
 #[test]
@@ -29,16 +35,16 @@ fn an_answer_without_messages_says_why() {
         Obstacle::BadQuestion("INVALID_ARG_FROM: from is oldest".to_owned())
     );
     let body = r#"{"message":"INVALID_ARG_FROM","reason":"from is oldest"}"#;
-    let older = Found::read(400, body.as_bytes(), true);
-    assert_eq!(older, Found::Nothing(Obstacle::Older));
-    assert_eq!(older.into_json()["outcome"], json!("older"));
+    let older = read(400, body.as_bytes(), true);
+    assert_eq!(older, Err(Obstacle::Older));
+    assert_eq!(shown(older, true)["outcome"], json!("older"));
     let bad = obstacle(400, r#"{"message":"INVALID_ARG_CHANNEL"}"#);
     assert_eq!(bad, Obstacle::BadQuestion("INVALID_ARG_CHANNEL".to_owned()));
     let busy = obstacle(503, r#"{"message":"BUSY"}"#);
     assert_eq!(busy, Obstacle::Failed("got response 503 BUSY".to_owned()));
     assert!(matches!(obstacle(500, ""), Obstacle::Failed(_)));
     assert!(matches!(obstacle(200, "[]"), Obstacle::Failed(_)));
-    let json = Found::Nothing(Obstacle::NotServed).into_json();
+    let json = shown(Err(Obstacle::NotServed), true);
     assert_eq!(json["outcome"], json!("not_served"));
     assert!(json["reason"].as_str().unwrap().contains("ringq's nsqd"));
 }
@@ -64,13 +70,12 @@ fn an_nsqd_that_refuses_a_newer_list_is_old() {
 fn a_mask_leaves_nothing_of_a_body() {
     let body = r#"{"messages":[{"id":"0f","timestamp":1795525738123456789,"body_bytes":6,
         "encoding":"text","body":"secret"}],"scanned_messages":1,"ended_by":"end"}"#;
-    let mut found = Found::read(200, body.as_bytes(), false);
-    let shown = Value::Object(found.clone().into_json());
-    assert_eq!(shown["messages"][0]["body"], json!("secret"));
+    let found = read(200, body.as_bytes(), false);
+    let whole = shown(found.clone(), true);
+    assert_eq!(whole["messages"][0]["body"], json!("secret"));
     // A time in nanoseconds is beyond 2^53, and stays exact.
-    assert!(shown.to_string().contains("1795525738123456789"));
-    found.mask();
-    let masked = Value::Object(found.into_json());
+    assert!(whole.to_string().contains("1795525738123456789"));
+    let masked = shown(found, false);
     assert!(!masked.to_string().contains("secret"), "{masked}");
     assert_eq!(masked["messages"][0]["body_bytes"], json!(6));
     assert_eq!(masked["outcome"], json!("messages"));
