@@ -206,7 +206,7 @@ impl Admin {
     pub fn order(&self, headers: &[&str], mut order: Value) -> Response {
         let send = |order: &Value| self.ask("POST", "/api/acts", headers, &order.to_string());
         let listing = send(&order).expect_status(200).json();
-        order["confirm"] = listing["confirm"].clone();
+        order["confirm"] = listing["confirm"].as_str().expect("a token").into();
         send(&order)
     }
 
