@@ -108,7 +108,7 @@ struct Inner {
     /// The saves by consumers.
     saves: Saves,
     #[cfg(test)]
-    before_save: BeforeSave,
+    before_save: tests::BeforeSave,
 }
 
 impl Dedup {
@@ -259,7 +259,7 @@ pub struct DedupBuilder {
     #[cfg(feature = "memcached")]
     when_store_unavailable: WhenUnavailable,
     #[cfg(test)]
-    before_save: BeforeSave,
+    before_save: tests::BeforeSave,
 }
 
 impl DedupBuilder {
@@ -272,7 +272,7 @@ impl DedupBuilder {
             #[cfg(feature = "memcached")]
             when_store_unavailable: WhenUnavailable::default(),
             #[cfg(test)]
-            before_save: BeforeSave::default(),
+            before_save: tests::BeforeSave::default(),
         }
     }
 
@@ -302,14 +302,6 @@ impl DedupBuilder {
     #[must_use]
     pub fn when_store_unavailable(mut self, then: WhenUnavailable) -> DedupBuilder {
         self.when_store_unavailable = then;
-        self
-    }
-
-    /// Sets the act of a test before each save.
-    #[cfg(test)]
-    #[must_use]
-    pub(crate) fn before_save(mut self, act: impl Fn() + Send + Sync + 'static) -> DedupBuilder {
-        self.before_save = BeforeSave(Some(Arc::new(act)));
         self
     }
 
@@ -352,14 +344,5 @@ impl DedupBuilder {
     }
 }
 
-/// The act of a test before each save of a filter.
 #[cfg(test)]
-#[derive(Clone, Default)]
-struct BeforeSave(Option<Arc<dyn Fn() + Send + Sync>>);
-
-#[cfg(test)]
-impl std::fmt::Debug for BeforeSave {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BeforeSave")
-    }
-}
+mod tests;

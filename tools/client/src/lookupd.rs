@@ -1,8 +1,5 @@
 //! [`Lookupd`]: requests to one nsqlookupd over HTTP.
 
-#[cfg(test)]
-pub(crate) mod mock;
-
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;

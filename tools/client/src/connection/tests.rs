@@ -15,7 +15,7 @@ use super::*;
 use crate::config::Config;
 use crate::connector::Connecting;
 use crate::error::ConnectionError;
-use crate::testing::tls::{Certificates, TlsStream};
+use crate::tests::tls::{Certificates, TlsStream};
 use crate::testing::{Cut, MockConnection, MockNetwork, MockServer};
 
 /// Keeps what nsqd sends, as text.

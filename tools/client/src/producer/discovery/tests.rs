@@ -3,7 +3,7 @@ use test_support::dead_port::DeadPort;
 
 use super::*;
 use crate::config::Config;
-use crate::lookupd::mock::MockLookupd;
+use crate::tests::mock_lookupd::MockLookupd;
 use crate::producer::{Producer, Receipt};
 use crate::testing::{MockNetwork, MockServer};
 

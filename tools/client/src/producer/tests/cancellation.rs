@@ -5,7 +5,7 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::lookupd::mock::MockLookupd;
+use crate::tests::mock_lookupd::MockLookupd;
 use crate::publisher_id::PublisherId;
 
 /// Polls a future at most so many times.
