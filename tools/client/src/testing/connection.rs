@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::sync::mpsc;
 use wire::command::Command;
 use wire::decode::{ClientState, Context, Decoded, Decoder, MAGIC_V2};
 use wire::encode;
@@ -186,31 +185,6 @@ impl MockConnection {
 
     /// Closes the connection. The client still receives what was sent.
     pub fn close(self) {}
-
-    /// Reads commands and writes frames at the same time.
-    pub(super) async fn command_or(
-        &mut self,
-        frames: &mut mpsc::UnboundedReceiver<Vec<u8>>,
-    ) -> Option<Turn> {
-        loop {
-            if let Some(command) = self.buffered() {
-                return Some(Turn::Command(command));
-            }
-            tokio::select! {
-                read = self.stream.read_buf(&mut self.input) => match read {
-                    Ok(0) | Err(_) => return None,
-                    Ok(_) => {}
-                },
-                frame = frames.recv() => return frame.map(Turn::Frame),
-            }
-        }
-    }
-}
-
-/// The next step of a broker's connection.
-pub(super) enum Turn {
-    Command(Received),
-    Frame(Vec<u8>),
 }
 
 /// Returns the id of a message: 16 hexadecimal digits.
