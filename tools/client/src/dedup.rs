@@ -113,7 +113,6 @@ struct Inner {
 
 impl Dedup {
     /// Begins to describe the recognition of messages by a key and a filter.
-    #[must_use]
     pub fn builder(key: Key, filter: impl Into<AnyFilter>) -> DedupBuilder {
         DedupBuilder::new(key, filter.into())
     }
@@ -231,26 +230,15 @@ impl Dedup {
         }
     }
 
-    /// Asks a filter of this process.
-    pub(crate) fn begin(&self, key: FilterKey, ends: &Arc<ClaimEnds>) -> FilterAnswer {
-        self.0.filter.begin(key, ends)
-    }
-
-    /// Asks the shared store about a message that came over a connection with this message timeout.
-    #[cfg(feature = "memcached")]
-    pub(crate) async fn begin_shared(
-        &self,
-        key: FilterKey,
-        msg_timeout: Duration,
-        ends: &Arc<ClaimEnds>,
-    ) -> Result<FilterAnswer, ringq_dedup::StoreError> {
-        let filter = &self.0.filter;
-        filter.begin_shared(key, msg_timeout, ends).await
+    /// Returns the filter or the store.
+    pub(crate) fn filter(&self) -> &ActiveFilter {
+        &self.0.filter
     }
 }
 
 /// The settings of a [`Dedup`] that is to be made. See [`Dedup::builder`].
 #[derive(Debug)]
+#[must_use = "a builder does nothing before `build`"]
 pub struct DedupBuilder {
     key: Key,
     filter: AnyFilter,
@@ -284,14 +272,12 @@ impl DedupBuilder {
     /// locks, nothing keeps others from the file: see [`Dedup::state_warning`].
     ///
     /// A crash forgets the messages that were committed after the last save: their duplicates are handled again.
-    #[must_use]
     pub fn state_file(mut self, path: impl Into<PathBuf>) -> DedupBuilder {
         self.state_file = Some(path.into());
         self
     }
 
     /// Also saves the filter in intervals, while a consumer runs. Each save takes a snapshot of the filter in memory.
-    #[must_use]
     pub fn save_interval(mut self, interval: Duration) -> DedupBuilder {
         self.save_interval = Some(interval);
         self
@@ -299,7 +285,6 @@ impl DedupBuilder {
 
     /// Sets what happens while a store such as memcached is unavailable. Filters of this process always answer.
     #[cfg(feature = "memcached")]
-    #[must_use]
     pub fn when_store_unavailable(mut self, then: WhenUnavailable) -> DedupBuilder {
         self.when_store_unavailable = then;
         self

@@ -337,18 +337,15 @@ fn parse_address(address: &str) -> Result<Url, Reason> {
     };
     // A path or a query may have commas.
     let (_, rest) = text.split_once("://").unwrap_or_default();
-    if rest
-        .split(['/', '?', '#'])
-        .next()
-        .is_some_and(|authority| authority.contains(','))
-    {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains(',') {
         return Err(Reason::List);
     }
     let mut url = Url::parse(&text).map_err(Reason::Url)?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Reason::Scheme(url.scheme().to_owned()));
     }
-    if !has_port(&text) {
+    if !has_port(authority) {
         return Err(Reason::MissingPort);
     }
     if url.path() == "/" {
@@ -357,20 +354,13 @@ fn parse_address(address: &str) -> Result<Url, Reason> {
     Ok(url)
 }
 
-/// Returns true if the text of a URL has a port. The parsed URL does not tell port 80 from no port.
-fn has_port(url: &str) -> bool {
-    let (_, rest) = url.split_once("://").unwrap_or(("", url));
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let authority = &rest[..end];
-    let host_and_port = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, rest)| rest);
+/// Returns true if `user:password@host:port` has a port. The parsed URL does not tell port 80 from no port.
+fn has_port(authority: &str) -> bool {
+    let host_and_port = authority.rsplit('@').next().unwrap_or_default();
     // The colons of an IPv6 address are inside brackets.
-    let behind = host_and_port
-        .rsplit_once(']')
-        .map_or(host_and_port, |(_, rest)| rest);
-    let port = behind.rsplit_once(':').map_or("", |(_, port)| port);
-    !port.is_empty()
+    let behind = host_and_port.rsplit(']').next().unwrap_or_default();
+    let port = behind.rsplit_once(':');
+    port.is_some_and(|(_, port)| !port.is_empty())
 }
 
 /// Adds the topic to the query, whose parameters are sorted by name as in Go.

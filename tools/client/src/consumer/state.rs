@@ -323,7 +323,7 @@ impl ConsumerState {
     pub(crate) fn end(&self) {
         let locked = self.connections.lock();
         for connection in locked.all.values() {
-            connection.abort();
+            connection.outbox.abort();
         }
         drop(locked);
         self.raise_phase(Phase::Stopped);

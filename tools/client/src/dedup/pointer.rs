@@ -4,8 +4,8 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserializer;
-use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 /// The most reference tokens of a pointer. The parser of JSON follows at most 127 levels.
@@ -150,31 +150,9 @@ impl JsonPointer {
 }
 
 /// A string that is borrowed if it has no escapes.
-struct Text<'a>(Cow<'a, str>);
-
-impl<'de> de::Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Text<'de>, D::Error> {
-        struct Strings;
-
-        impl<'de> Visitor<'de> for Strings {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        from.deserialize_str(Strings)
-    }
-}
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
 /// A walk to the value with these reference tokens. It reads all that is beside the value without keeping it.
 #[derive(Clone, Copy)]
@@ -187,7 +165,7 @@ impl<'de> DeserializeSeed<'de> for PointerWalk<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
         match self.tokens {
-            [] => de::Deserialize::deserialize(from).map(Some),
+            [] => Deserialize::deserialize(from).map(Some),
             _ => from.deserialize_any(self),
         }
     }

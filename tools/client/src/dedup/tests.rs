@@ -14,7 +14,6 @@ impl fmt::Debug for BeforeSave {
 
 impl DedupBuilder {
     /// Sets the act of a test before each save.
-    #[must_use]
     pub(crate) fn before_save(mut self, act: impl Fn() + Send + Sync + 'static) -> DedupBuilder {
         self.before_save = BeforeSave(Some(Arc::new(act)));
         self

@@ -79,19 +79,11 @@ impl Discovery {
             Err(_) => None,
         }
     }
-
-    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
-        self.progress.clone()
-    }
-
-    pub(crate) fn stop(&self) {
-        self.task.abort();
-    }
 }
 
 impl Drop for Discovery {
     fn drop(&mut self) {
-        self.stop();
+        self.task.abort();
     }
 }
 
@@ -110,7 +102,8 @@ impl Producer {
             discovery.take_if(|discovery| discovery.task.is_finished());
             discovery
                 .get_or_insert_with(|| Discovery::start(plan.clone(), Arc::downgrade(&self.0)))
-                .progress()
+                .progress
+                .clone()
         };
         if self.0.pool.lock().len() > 0 {
             return Ok(());
