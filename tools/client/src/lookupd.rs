@@ -11,6 +11,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, StatusCode, redirect};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use thiserror::Error;
 use url::Url;
 use wire::go_error::system_text;
 
@@ -395,19 +396,33 @@ pub struct LookupdError {
 }
 
 /// The cause of the failure.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 enum Reason {
+    #[error(
+        "missing port: write host:port, as in 127.0.0.1:4161 (nsqlookupd has HTTP on port 4161 by default)"
+    )]
     MissingPort,
+    #[error("this is a list: give each address by itself")]
     List,
-    Url(url::ParseError),
+    #[error("the address is no URL: {0}")]
+    Url(#[source] url::ParseError),
+    #[error("{0:?} is neither http nor https")]
     Scheme(String),
+    #[error("auth_secret has characters that a header cannot have")]
     Secret,
-    Option(OptionError),
-    Http(reqwest::Error),
+    #[error("{0}")]
+    Option(#[source] OptionError),
+    #[error("{}", http_text(.0))]
+    Http(#[source] reqwest::Error),
+    #[error("{}", status_text(*.0, .1))]
     Status(u16, String),
-    Json(serde_json::Error),
+    #[error("the answer is not understood: {0}")]
+    Json(#[source] serde_json::Error),
+    #[error("the answer has more than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
+    #[error("the answer names more than {NAMES_MAX} topics")]
     TooManyTopics,
+    #[error("the answer names more than {NODES_MAX} nodes")]
     TooManyNodes,
 }
 
@@ -466,33 +481,34 @@ impl LookupdError {
 
 impl fmt::Display for LookupdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nsqlookupd {}: ", self.address)?;
-        match &self.reason {
-            Reason::MissingPort => f.write_str(
-                "missing port: write host:port, as in 127.0.0.1:4161 (nsqlookupd has HTTP on port 4161 by default)",
-            ),
-            Reason::List => f.write_str("this is a list: give each address by itself"),
-            Reason::Url(error) => write!(f, "the address is no URL: {error}"),
-            Reason::Scheme(scheme) => write!(f, "{scheme:?} is neither http nor https"),
-            Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),
-            Reason::Option(error) => error.fmt(f),
-            Reason::Http(error) if is_not_http(error) => f.write_str(
-                "an nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port \
-                 4161 by default, and TCP on port 4160)",
-            ),
-            Reason::Http(error) => f.write_str(&cause_of(error)),
-            Reason::Status(404, message) => write!(
-                f,
-                "got response 404 {message:?}: this address has no such page, so it is not that of an nsqlookupd \
-                 (nsqlookupd has HTTP on port 4161 by default, and nsqd on port 4151)"
-            ),
-            Reason::Status(status, message) => write!(f, "got response {status} {message:?}"),
-            Reason::Json(error) => write!(f, "the answer is not understood: {error}"),
-            Reason::TooLarge => write!(f, "the answer has more than {ANSWER_BYTES_MAX} bytes"),
-            Reason::TooManyTopics => write!(f, "the answer names more than {NAMES_MAX} topics"),
-            Reason::TooManyNodes => write!(f, "the answer names more than {NODES_MAX} nodes"),
-        }
+        write!(f, "nsqlookupd {}: {}", self.address, self.reason)
     }
+}
+
+impl std::error::Error for LookupdError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.reason)
+    }
+}
+
+fn http_text(error: &reqwest::Error) -> String {
+    if is_not_http(error) {
+        return "an nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on \
+                port 4161 by default, and TCP on port 4160)"
+            .to_owned();
+    }
+    cause_of(error)
+}
+
+fn status_text(status: u16, message: &str) -> String {
+    let advice = match status {
+        404 => {
+            ": this address has no such page, so it is not that of an nsqlookupd (nsqlookupd has HTTP on port 4161 by \
+             default, and nsqd on port 4151)"
+        }
+        _ => "",
+    };
+    format!("got response {status} {message:?}{advice}")
 }
 
 /// Returns true if an answer came that is not HTTP.
@@ -517,18 +533,6 @@ fn cause_of(error: &reqwest::Error) -> String {
     match cause.downcast_ref::<io::Error>() {
         Some(error) => system_text(error),
         None => cause.to_string(),
-    }
-}
-
-impl std::error::Error for LookupdError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.reason {
-            Reason::Url(error) => Some(error),
-            Reason::Option(error) => Some(error),
-            Reason::Http(error) => Some(error),
-            Reason::Json(error) => Some(error),
-            _ => None,
-        }
     }
 }
 

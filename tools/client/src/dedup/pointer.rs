@@ -7,6 +7,7 @@ use std::str::FromStr;
 use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use thiserror::Error;
 
 /// The most reference tokens of a pointer. The parser of JSON follows at most 127 levels.
 const TOKENS_MAX: usize = 100;
@@ -25,36 +26,23 @@ pub struct JsonPointer {
 }
 
 /// The reason why a text is no JSON pointer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PointerError {
     /// The text does not begin with a slash.
+    #[error("the JSON pointer {0:?} does not begin with a slash; write /{0} for the member {0:?}")]
     NoSlash(String),
     /// A tilde stands before something else than 0 or 1.
+    #[error(
+        "the JSON pointer {0:?} has a tilde that is not followed by 0 or 1; write ~0 for a tilde and ~1 for a slash"
+    )]
     Escape(String),
     /// The pointer has too many reference tokens.
+    #[error(
+        "the JSON pointer has {0} reference tokens, and must have at most {max}",
+        max = TOKENS_MAX
+    )]
     TooDeep(usize),
 }
-
-impl fmt::Display for PointerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PointerError::NoSlash(text) => write!(
-                f,
-                "the JSON pointer {text:?} does not begin with a slash; write /{text} for the member {text:?}"
-            ),
-            PointerError::Escape(text) => write!(
-                f,
-                "the JSON pointer {text:?} has a tilde that is not followed by 0 or 1; write ~0 for a tilde and ~1 for a slash"
-            ),
-            PointerError::TooDeep(tokens) => write!(
-                f,
-                "the JSON pointer has {tokens} reference tokens, and must have at most {TOKENS_MAX}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PointerError {}
 
 impl FromStr for JsonPointer {
     type Err = PointerError;
