@@ -152,9 +152,7 @@ impl ErrorFrame {
     /// Returns the code: `E_BAD_TOPIC`.
     #[must_use]
     pub fn code(&self) -> &str {
-        self.0
-            .split_once(' ')
-            .map_or(self.0.as_str(), |(code, _)| code)
+        self.0.split(' ').next().unwrap_or_default()
     }
 
     /// Returns the whole text of the frame.

@@ -98,10 +98,8 @@ impl Lookupd {
     /// # Errors
     /// The text is no address of an nsqlookupd.
     pub fn check_address(address: &str) -> Result<(), LookupdError> {
-        let parsed = parse_address(address);
-        parsed
-            .map(drop)
-            .map_err(|reason| LookupdError::new(address, reason))
+        let wrong = |reason| LookupdError::new(address, reason);
+        parse_address(address).map(drop).map_err(wrong)
     }
 
     /// Returns the address as it was given.
@@ -380,10 +378,7 @@ fn with_topic(lookup: &Url, topic: &str) -> Url {
 /// Returns the URL of an endpoint in the same directory as that of lookups.
 fn beside(lookup: &Url, endpoint: &str) -> Url {
     let mut url = lookup.clone();
-    let directory = match url.path().rsplit_once('/') {
-        Some((directory, _)) => directory.to_owned(),
-        None => String::new(),
-    };
+    let (directory, _) = lookup.path().rsplit_once('/').unwrap_or_default();
     url.set_path(&format!("{directory}/{endpoint}"));
     url
 }

@@ -119,12 +119,8 @@ impl DedupTask {
     /// Keeps the messages that the application gets at once. Takes the others out of `messages`: a copy of a message
     /// that is done is finished, a copy of one in progress waits, and a store is asked first.
     pub(crate) fn keep_fresh(self: &Arc<DedupTask>, messages: &mut Vec<Message>) {
-        let scope = self
-            .state
-            .events
-            .client()
-            .subscription()
-            .unwrap_or_default();
+        let client = self.state.events.client();
+        let scope = client.subscription().unwrap_or_default();
         let arrived = std::mem::take(messages);
         messages.reserve(arrived.len());
         for message in arrived {

@@ -85,20 +85,13 @@ fn in_use(path: &Path, process: Option<u32>) -> InUse {
 
 /// Returns what to do if the file cannot be used because its directory is not there.
 fn advice(path: &Path, error: &StateError) -> String {
-    let missing = missing_directory(path, error).map(Path::display);
-    missing.map_or(String::new(), |directory| {
-        format!("; the directory {directory} is missing: make it, or choose another path")
-    })
-}
-
-/// Returns the directory of the file, if the file cannot be used because its directory is not there.
-fn missing_directory<'p>(path: &'p Path, error: &StateError) -> Option<&'p Path> {
-    match error {
-        StateError::Io(error) if error.kind() == io::ErrorKind::NotFound => {
-            let directory = path.parent()?;
-            // A path without a slash lies in the working directory, which is there.
-            (!directory.as_os_str().is_empty()).then_some(directory)
+    // A path without a slash lies in the working directory, which is there.
+    let directory = path.parent().filter(|it| !it.as_os_str().is_empty());
+    match (error, directory) {
+        (StateError::Io(error), Some(directory)) if error.kind() == io::ErrorKind::NotFound => {
+            let directory = directory.display();
+            format!("; the directory {directory} is missing: make it, or choose another path")
         }
-        _ => None,
+        _ => String::new(),
     }
 }

@@ -142,6 +142,15 @@ impl JsonPointer {
 #[serde(transparent)]
 struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
+/// Visits values that have no further ones inside.
+macro_rules! nothing_inside {
+    ($($visit:ident: $value:ty,)*) => {
+        $(fn $visit<E>(self, _: $value) -> Result<Self::Value, E> {
+            Ok(None)
+        })*
+    };
+}
+
 /// A walk to the value with these reference tokens. It reads all that is beside the value without keeping it.
 #[derive(Clone, Copy)]
 struct PointerWalk<'p> {
@@ -199,26 +208,12 @@ impl<'de> Visitor<'de> for PointerWalk<'_> {
         Ok(found)
     }
 
-    // Nothing is inside of other values.
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
+    nothing_inside! {
+        visit_bool: bool,
+        visit_i64: i64,
+        visit_u64: u64,
+        visit_f64: f64,
+        visit_str: &str,
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {

@@ -68,17 +68,6 @@ impl Discovery {
             progress,
         }
     }
-
-    /// Waits until a node is found, or until each nsqlookupd has answered or failed. Returns a failure.
-    pub(crate) async fn first_result(
-        mut progress: watch::Receiver<Progress>,
-    ) -> Option<Arc<LookupdError>> {
-        match progress.wait_for(|progress| progress.has_result).await {
-            Ok(found) => found.failure.clone(),
-            // The producer is closed.
-            Err(_) => None,
-        }
-    }
 }
 
 impl Drop for Discovery {
@@ -93,7 +82,7 @@ impl Producer {
         let Some(plan) = &self.0.plan else {
             return Ok(());
         };
-        let progress = {
+        let mut progress = {
             let mut discovery = self.0.discovery.lock();
             if self.0.is_closed() {
                 return Err(PublishError::Stopped);
@@ -108,7 +97,9 @@ impl Producer {
         if self.0.pool.lock().len() > 0 {
             return Ok(());
         }
-        let failure = Discovery::first_result(progress).await;
+        let found = progress.wait_for(|progress| progress.has_result).await;
+        // Without a result, the producer is closed.
+        let failure = found.ok().and_then(|found| found.failure.clone());
         match self.0.pool.lock().len() {
             0 if self.0.is_closed() => Err(PublishError::Stopped),
             0 => Err(PublishError::NoNode(failure)),

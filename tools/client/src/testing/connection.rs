@@ -16,7 +16,9 @@ use wire::limits::Limits;
 use wire::origin::Number;
 
 /// The answer to IDENTIFY, unless the test chooses another one.
-const ANSWER: &str = r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"snappy":false,"auth_required":false}"#;
+pub(super) const ANSWER: &str = r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"snappy":false,"auth_required":false}"#;
+/// The answer of an nsqd that takes numbers.
+pub(super) const NUMBERED_ANSWER: &str = r#"{"publisher_id":true,"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"snappy":false,"auth_required":false}"#;
 
 /// Far above what a test sends.
 const LIMITS: Limits = Limits {
@@ -68,8 +70,7 @@ impl MockConnection {
     /// # Panics
     /// If the client sends anything else.
     pub async fn handshake_with_numbers(&mut self) -> serde_json::Value {
-        let answer = ANSWER.replacen('{', r#"{"publisher_id":true,"#, 1);
-        self.handshake_with(&answer).await
+        self.handshake_with(NUMBERED_ANSWER).await
     }
 
     /// Reads IDENTIFY and answers it by `answer`. Returns the client's JSON.

@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use wire::encode;
 
-use super::connection::{MockConnection, Received, error_frame};
+use super::connection::{ANSWER, MockConnection, NUMBERED_ANSWER, Received, error_frame};
 use super::stored::BrokerState;
 use super::stream::{Cut, CutStream};
 use crate::address::Address;
@@ -57,7 +57,8 @@ impl MockNetwork {
     #[must_use]
     pub fn server(&self, address: &str) -> MockServer {
         let (accepted, accepting) = mpsc::unbounded_channel();
-        let address = self.listen(address, Accepts::Script(accepted));
+        let address = parse(address);
+        self.listen(&address, Accepts::Script(accepted));
         MockServer {
             network: self.clone(),
             address,
@@ -71,18 +72,16 @@ impl MockNetwork {
     /// If `address` is no address.
     #[must_use]
     pub fn broker(&self, address: &str) -> MockBroker {
-        let parsed = parse(address);
         let broker = MockBroker {
             network: self.clone(),
-            address: parsed,
+            address: parse(address),
             state: Arc::default(),
         };
-        self.listen(address, Accepts::Broker(broker.clone()));
+        self.listen(&broker.address, Accepts::Broker(broker.clone()));
         broker
     }
 
-    fn listen(&self, address: &str, accepts: Accepts) -> Address {
-        let address = parse(address);
+    fn listen(&self, address: &Address, accepts: Accepts) {
         let listener = Listener {
             accepts,
             is_refusing: false,
@@ -90,7 +89,6 @@ impl MockNetwork {
             cuts: Default::default(),
         };
         self.0.lock().insert(address.clone(), listener);
-        address
     }
 
     /// Refuses further connections to `address`, or accepts them again.
@@ -290,11 +288,9 @@ impl MockBroker {
             Some(id) if state.takes_numbers => {
                 let id = id.to_owned();
                 state.publishers.insert(number, id);
-                r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"publisher_id":true}"#
+                NUMBERED_ANSWER
             }
-            _ => {
-                r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000}"#
-            }
+            _ => ANSWER,
         }
     }
 
