@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use nsq_http::NodeInfo;
+use thiserror::Error;
 
 /// The place where an nsqd listens for clients of protocol V2.
 ///
@@ -164,7 +165,8 @@ impl Nodes {
 }
 
 /// The reason why a text is no [`Address`].
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("address {address:?}: {fault}")]
 pub struct AddressError {
     address: String,
     fault: &'static str,
@@ -175,14 +177,6 @@ impl From<Infallible> for AddressError {
         match never {}
     }
 }
-
-impl fmt::Display for AddressError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "address {:?}: {}", self.address, self.fault)
-    }
-}
-
-impl std::error::Error for AddressError {}
 
 #[cfg(test)]
 mod tests {

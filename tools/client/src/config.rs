@@ -9,6 +9,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use thiserror::Error;
 use wire::go_value::duration_text;
 
 use option::OPTIONS;
@@ -230,12 +231,14 @@ impl Config {
 }
 
 /// The reason why an option is refused.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum OptionError {
     /// There is no such option.
+    #[error("invalid option {0}")]
     Unknown(String),
     /// The value has the wrong form.
+    #[error("failed to coerce option {option} ({value}) - {reason}")]
     Form {
         /// The option.
         option: &'static str,
@@ -245,6 +248,7 @@ pub enum OptionError {
         reason: String,
     },
     /// The value is below the lower bound.
+    #[error("invalid {option} ! {value} < {min}")]
     TooSmall {
         /// The option, or its field in the Go client if [`Config::validate`] found the error.
         option: &'static str,
@@ -254,6 +258,7 @@ pub enum OptionError {
         min: String,
     },
     /// The value is above the upper bound.
+    #[error("invalid {option} ! {value} > {max}")]
     TooLarge {
         /// The option, or its field in the Go client if [`Config::validate`] found the error.
         option: &'static str,
@@ -263,6 +268,11 @@ pub enum OptionError {
         max: String,
     },
     /// Heartbeats are further apart than the read timeout.
+    #[error(
+        "HeartbeatInterval {} must be less than ReadTimeout {}",
+        duration_text(*.heartbeat),
+        duration_text(*.read_timeout)
+    )]
     Heartbeat {
         /// `heartbeat_interval`.
         heartbeat: Duration,
@@ -270,16 +280,26 @@ pub enum OptionError {
         read_timeout: Duration,
     },
     /// `tls_min_version` has no version of TLS.
+    #[error("ERROR: {0} is not a tls version")]
     TlsVersion(String),
     /// `tls_root_ca_file` cannot be used.
     #[cfg(feature = "tls")]
-    RootCertificates(upgrade::ConfigError),
+    #[error("{}", root_certificates_text(.0))]
+    RootCertificates(#[source] upgrade::ConfigError),
     /// The certificate of `tls_cert` and `tls_key` cannot be used.
     #[cfg(feature = "tls")]
-    Certificate(upgrade::ConfigError),
+    #[error("{0}")]
+    Certificate(#[source] upgrade::ConfigError),
     /// The certificates of the system cannot be used.
+    #[error(
+        "failed to read the system's certificate authorities ({0}): set tls_root_ca_file, or install them"
+    )]
     SystemCertificates(String),
     /// The crate was built without the feature that the option needs.
+    #[error(
+        "{option} needs the feature \"{feature}\" of ringq-client, which this program was built without. Add \
+         \"{feature}\" to the features of ringq-client in Cargo.toml and build again, or do without {option}"
+    )]
     NotBuilt {
         /// The option.
         option: &'static str,
@@ -288,66 +308,14 @@ pub enum OptionError {
     },
 }
 
-impl fmt::Display for OptionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            OptionError::Unknown(name) => write!(f, "invalid option {name}"),
-            OptionError::Form {
-                option,
-                value,
-                reason,
-            } => {
-                write!(f, "failed to coerce option {option} ({value}) - {reason}")
-            }
-            OptionError::TooSmall { option, value, min } => {
-                write!(f, "invalid {option} ! {value} < {min}")
-            }
-            OptionError::TooLarge { option, value, max } => {
-                write!(f, "invalid {option} ! {value} > {max}")
-            }
-            OptionError::Heartbeat {
-                heartbeat,
-                read_timeout,
-            } => write!(
-                f,
-                "HeartbeatInterval {} must be less than ReadTimeout {}",
-                duration_text(*heartbeat),
-                duration_text(*read_timeout)
-            ),
-            OptionError::TlsVersion(version) => write!(f, "ERROR: {version} is not a tls version"),
-            #[cfg(feature = "tls")]
-            OptionError::RootCertificates(error @ upgrade::ConfigError::Open(..)) => {
-                write!(
-                    f,
-                    "ERROR: failed to read custom Certificate Authority file {error}"
-                )
-            }
-            #[cfg(feature = "tls")]
-            OptionError::RootCertificates(error) => write!(
-                f,
-                "ERROR: failed to append certificates from Certificate Authority file: {error}"
-            ),
-            #[cfg(feature = "tls")]
-            OptionError::Certificate(error) => write!(f, "{error}"),
-            OptionError::SystemCertificates(why) => write!(
-                f,
-                "failed to read the system's certificate authorities ({why}): set tls_root_ca_file, or install them"
-            ),
-            OptionError::NotBuilt { option, feature } => write!(
-                f,
-                "{option} needs the feature \"{feature}\" of ringq-client, which this program was built without. Add \
-                 \"{feature}\" to the features of ringq-client in Cargo.toml and build again, or do without {option}"
-            ),
+#[cfg(feature = "tls")]
+fn root_certificates_text(error: &upgrade::ConfigError) -> String {
+    match error {
+        upgrade::ConfigError::Open(..) => {
+            format!("ERROR: failed to read custom Certificate Authority file {error}")
         }
-    }
-}
-
-impl std::error::Error for OptionError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            #[cfg(feature = "tls")]
-            OptionError::RootCertificates(error) | OptionError::Certificate(error) => Some(error),
-            _ => None,
+        _ => {
+            format!("ERROR: failed to append certificates from Certificate Authority file: {error}")
         }
     }
 }

@@ -36,6 +36,7 @@ use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 use parking_lot::Mutex;
+use thiserror::Error;
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::time::sleep;
@@ -586,53 +587,30 @@ pub struct NodeStats {
 }
 
 /// The reason why a consumer could not be made.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
     /// The topic is no valid name: 1 to 64 bytes of `.a-zA-Z0-9_-`, with or without `#ephemeral` at the end.
+    #[error("invalid topic name: {}", InvalidName(.0))]
     Topic(String),
     /// The channel is no valid name.
+    #[error("invalid channel name: {}", InvalidName(.0))]
     Channel(String),
     /// An option of the configuration is wrong.
-    Option(OptionError),
+    #[error("{0}")]
+    Option(#[source] OptionError),
     /// There is neither a node nor an nsqlookupd.
+    #[error("a consumer needs the address of an nsqd or of an nsqlookupd")]
     NoAddress,
     /// The address of a node is wrong.
-    Address(AddressError),
+    #[error("{0}")]
+    Address(#[source] AddressError),
     /// An nsqlookupd cannot be used.
-    Lookupd(LookupdError),
+    #[error("{0}")]
+    Lookupd(#[source] LookupdError),
     /// A node cannot be used.
-    Node(NodeError),
-}
-
-impl fmt::Display for ConnectError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectError::Topic(name) => write!(f, "invalid topic name: {}", InvalidName(name)),
-            ConnectError::Channel(name) => {
-                write!(f, "invalid channel name: {}", InvalidName(name))
-            }
-            ConnectError::Option(error) => error.fmt(f),
-            ConnectError::NoAddress => {
-                f.write_str("a consumer needs the address of an nsqd or of an nsqlookupd")
-            }
-            ConnectError::Address(error) => error.fmt(f),
-            ConnectError::Lookupd(error) => error.fmt(f),
-            ConnectError::Node(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for ConnectError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ConnectError::Option(error) => Some(error),
-            ConnectError::Address(error) => Some(error),
-            ConnectError::Lookupd(error) => Some(error),
-            ConnectError::Node(error) => Some(error),
-            ConnectError::Topic(_) | ConnectError::Channel(_) | ConnectError::NoAddress => None,
-        }
-    }
+    #[error("{0}")]
+    Node(#[source] NodeError),
 }
 
 /// The reason why an address of a running consumer could not be added or removed.

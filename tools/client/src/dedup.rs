@@ -108,12 +108,11 @@ struct Inner {
     /// The saves by consumers.
     saves: Saves,
     #[cfg(test)]
-    before_save: BeforeSave,
+    before_save: tests::BeforeSave,
 }
 
 impl Dedup {
     /// Begins to describe the recognition of messages by a key and a filter.
-    #[must_use]
     pub fn builder(key: Key, filter: impl Into<AnyFilter>) -> DedupBuilder {
         DedupBuilder::new(key, filter.into())
     }
@@ -231,26 +230,15 @@ impl Dedup {
         }
     }
 
-    /// Asks a filter of this process.
-    pub(crate) fn begin(&self, key: FilterKey, ends: &Arc<ClaimEnds>) -> FilterAnswer {
-        self.0.filter.begin(key, ends)
-    }
-
-    /// Asks the shared store about a message that came over a connection with this message timeout.
-    #[cfg(feature = "memcached")]
-    pub(crate) async fn begin_shared(
-        &self,
-        key: FilterKey,
-        msg_timeout: Duration,
-        ends: &Arc<ClaimEnds>,
-    ) -> Result<FilterAnswer, ringq_dedup::StoreError> {
-        let filter = &self.0.filter;
-        filter.begin_shared(key, msg_timeout, ends).await
+    /// Returns the filter or the store.
+    pub(crate) fn filter(&self) -> &ActiveFilter {
+        &self.0.filter
     }
 }
 
 /// The settings of a [`Dedup`] that is to be made. See [`Dedup::builder`].
 #[derive(Debug)]
+#[must_use = "a builder does nothing before `build`"]
 pub struct DedupBuilder {
     key: Key,
     filter: AnyFilter,
@@ -259,7 +247,7 @@ pub struct DedupBuilder {
     #[cfg(feature = "memcached")]
     when_store_unavailable: WhenUnavailable,
     #[cfg(test)]
-    before_save: BeforeSave,
+    before_save: tests::BeforeSave,
 }
 
 impl DedupBuilder {
@@ -272,7 +260,7 @@ impl DedupBuilder {
             #[cfg(feature = "memcached")]
             when_store_unavailable: WhenUnavailable::default(),
             #[cfg(test)]
-            before_save: BeforeSave::default(),
+            before_save: tests::BeforeSave::default(),
         }
     }
 
@@ -284,14 +272,12 @@ impl DedupBuilder {
     /// locks, nothing keeps others from the file: see [`Dedup::state_warning`].
     ///
     /// A crash forgets the messages that were committed after the last save: their duplicates are handled again.
-    #[must_use]
     pub fn state_file(mut self, path: impl Into<PathBuf>) -> DedupBuilder {
         self.state_file = Some(path.into());
         self
     }
 
     /// Also saves the filter in intervals, while a consumer runs. Each save takes a snapshot of the filter in memory.
-    #[must_use]
     pub fn save_interval(mut self, interval: Duration) -> DedupBuilder {
         self.save_interval = Some(interval);
         self
@@ -299,17 +285,8 @@ impl DedupBuilder {
 
     /// Sets what happens while a store such as memcached is unavailable. Filters of this process always answer.
     #[cfg(feature = "memcached")]
-    #[must_use]
     pub fn when_store_unavailable(mut self, then: WhenUnavailable) -> DedupBuilder {
         self.when_store_unavailable = then;
-        self
-    }
-
-    /// Sets the act of a test before each save.
-    #[cfg(test)]
-    #[must_use]
-    pub(crate) fn before_save(mut self, act: impl Fn() + Send + Sync + 'static) -> DedupBuilder {
-        self.before_save = BeforeSave(Some(Arc::new(act)));
         self
     }
 
@@ -352,14 +329,5 @@ impl DedupBuilder {
     }
 }
 
-/// The act of a test before each save of a filter.
 #[cfg(test)]
-#[derive(Clone, Default)]
-struct BeforeSave(Option<Arc<dyn Fn() + Send + Sync>>);
-
-#[cfg(test)]
-impl std::fmt::Debug for BeforeSave {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("BeforeSave")
-    }
-}
+mod tests;

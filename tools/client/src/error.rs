@@ -4,19 +4,26 @@ use std::fmt;
 use std::io;
 use std::time::Duration;
 
+use thiserror::Error;
 use upgrade::UpgradeError;
 
 /// The reason why a connection to an nsqd could not be made, or ended.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum ConnectionError {
     /// The address could not be reached.
-    Dial(io::Error),
+    #[error("failed to connect - {0}")]
+    Dial(#[source] io::Error),
     /// The address could not be reached within `dial_timeout`.
+    #[error("failed to connect - no connection within {0:?}")]
     DialTimeout(Duration),
     /// nsqd was reached, and the handshake was not over within this time: TLS, IDENTIFY, compression, AUTH and SUB.
+    #[error("failed to connect - the handshake was not over within {0:?}")]
     HandshakeTimeout(Duration),
     /// nsqd sent more messages than RDY permits.
+    #[error(
+        "nsqd sent more messages than RDY permits: {waiting} wait for the application, and RDY was {ready} at most"
+    )]
     ReadyExceeded {
         /// The messages of the connection that wait for the application.
         waiting: usize,
@@ -24,43 +31,66 @@ pub enum ConnectionError {
         ready: u32,
     },
     /// nsqd closed the connection.
+    #[error("nsqd closed the connection")]
     Closed,
     /// Reading from the connection failed.
-    Read(io::Error),
+    #[error("read failed - {0}")]
+    Read(#[source] io::Error),
     /// Writing to the connection failed.
-    Write(io::Error),
+    #[error("write failed - {0}")]
+    Write(#[source] io::Error),
     /// Nothing came from nsqd within `read_timeout`.
+    #[error("read timed out - nsqd was silent for {0:?}")]
     ReadTimeout(Duration),
     /// nsqd took no byte within `write_timeout`.
+    #[error("write timed out - nsqd took nothing for {0:?}")]
     WriteTimeout(Duration),
     /// nsqd refused the IDENTIFY, with this text.
+    #[error("failed to IDENTIFY - {0}")]
     Identify(String),
     /// nsqd answered the IDENTIFY with JSON that has no such form.
-    Negotiation(serde_json::Error),
+    #[error("failed to IDENTIFY - the answer is not understood: {0}")]
+    Negotiation(#[source] serde_json::Error),
     /// The configuration asks for TLS, and this nsqd does not offer it. The client never continues in plain text.
+    #[error(
+        "TLS was asked for, and nsqd does not offer it; start nsqd with --tls-cert and --tls-key, or unset tls_v1"
+    )]
     TlsRefused,
     /// nsqd began an upgrade that the client did not ask for.
+    #[error("nsqd began {0}, which the client did not ask for")]
     UpgradeUnasked(&'static str),
     /// TLS or compression failed.
-    Upgrade(UpgradeError),
+    #[error("upgrade failed - {0}")]
+    Upgrade(#[from] UpgradeError),
     /// The host of the address is no name that a certificate can have.
+    #[error("TLS needs a host name or an IP address, not {0:?}")]
     ServerName(String),
     /// nsqd requires authorization, and the configuration has no `auth_secret`.
+    #[error("Auth Required: nsqd wants a secret; set auth_secret")]
     AuthRequired,
     /// nsqd refused the secret, with this text.
+    #[error("auth failed - {0}")]
     Auth(String),
     /// nsqd answered AUTH with JSON that has no such form.
-    AuthAnswer(serde_json::Error),
+    #[error("auth failed - the answer is not understood: {0}")]
+    AuthAnswer(#[source] serde_json::Error),
     /// nsqd refused the subscription, with this text.
+    #[error("failed to SUB - {0}")]
     Subscribe(String),
     /// The address is that of an HTTP server.
+    #[error(
+        "a nsqd TCP endpoint is required: this address belongs to an HTTP server (nsqd has TCP on port 4150 by \
+         default, and HTTP on port 4151)"
+    )]
     HttpEndpoint,
     /// A frame announced a size that no frame has.
+    #[error("nsqd sent no frame: its size would be {announced}")]
     FrameSize {
         /// The announced size, in bytes.
         announced: i32,
     },
     /// A frame announced more bytes than `max_msg_size` allows.
+    #[error("nsqd announced a frame of {bytes} bytes, and max_msg_size allows {bytes_max}")]
     FrameTooLarge {
         /// The announced size, in bytes.
         bytes: usize,
@@ -68,140 +98,47 @@ pub enum ConnectionError {
         bytes_max: usize,
     },
     /// A frame of an unknown type.
+    #[error("{}", frame_type_text(*.number))]
     FrameType {
         /// The type, as it came.
         number: i32,
     },
     /// A message frame that is too short for a message.
+    #[error("nsqd sent a message of {bytes} bytes, fewer than 26")]
     ShortMessage {
         /// The length of its data, in bytes.
         bytes: usize,
     },
     /// nsqd sent a response or an error for which no command waits, with this text.
+    #[error("nsqd sent {0:?}, for which no command waits")]
     Unexpected(String),
     /// nsqd refused a message by this error. It closed the connection, and carried out no command behind this one.
+    #[error("nsqd refused this publish or one before it: {0}")]
     Refused(ErrorFrame),
     /// The client gave the connection up, because a publish had no answer within its timeout.
+    #[error("a publish had no answer for {0:?}")]
     AnswerTimeout(Duration),
     /// The application closed or dropped the client.
+    #[error("stopped")]
     Stopped,
 }
 
 /// The bytes of nsqlookupd's `E_BAD_PROTOCOL` at the place of a frame's type. nsqlookupd sends no type.
 const LOOKUPD_ANSWER: &[u8; 4] = b"E_BA";
 
-impl fmt::Display for ConnectionError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ConnectionError::Dial(error) => write!(f, "failed to connect - {error}"),
-            ConnectionError::DialTimeout(limit) => {
-                write!(f, "failed to connect - no connection within {limit:?}")
-            }
-            ConnectionError::HandshakeTimeout(limit) => {
-                write!(f, "failed to connect - the handshake was not over within {limit:?}")
-            }
-            ConnectionError::ReadyExceeded { waiting, ready } => write!(
-                f,
-                "nsqd sent more messages than RDY permits: {waiting} wait for the application, and RDY was {ready} at \
-                 most"
-            ),
-            ConnectionError::Closed => f.write_str("nsqd closed the connection"),
-            ConnectionError::Read(error) => write!(f, "read failed - {error}"),
-            ConnectionError::Write(error) => write!(f, "write failed - {error}"),
-            ConnectionError::ReadTimeout(limit) => {
-                write!(f, "read timed out - nsqd was silent for {limit:?}")
-            }
-            ConnectionError::WriteTimeout(limit) => {
-                write!(f, "write timed out - nsqd took nothing for {limit:?}")
-            }
-            ConnectionError::Identify(text) => write!(f, "failed to IDENTIFY - {text}"),
-            ConnectionError::Negotiation(error) => {
-                write!(f, "failed to IDENTIFY - the answer is not understood: {error}")
-            }
-            ConnectionError::TlsRefused => f.write_str(
-                "TLS was asked for, and nsqd does not offer it; start nsqd with --tls-cert and --tls-key, or unset \
-                 tls_v1",
-            ),
-            ConnectionError::UpgradeUnasked(name) => {
-                write!(f, "nsqd began {name}, which the client did not ask for")
-            }
-            ConnectionError::Upgrade(error) => write!(f, "upgrade failed - {error}"),
-            ConnectionError::ServerName(host) => {
-                write!(f, "TLS needs a host name or an IP address, not {host:?}")
-            }
-            ConnectionError::AuthRequired => {
-                f.write_str("Auth Required: nsqd wants a secret; set auth_secret")
-            }
-            ConnectionError::Auth(text) => write!(f, "auth failed - {text}"),
-            ConnectionError::AuthAnswer(error) => {
-                write!(f, "auth failed - the answer is not understood: {error}")
-            }
-            ConnectionError::Subscribe(text) => write!(f, "failed to SUB - {text}"),
-            ConnectionError::HttpEndpoint => f.write_str(
-                "a nsqd TCP endpoint is required: this address belongs to an HTTP server (nsqd has TCP on port 4150 \
-                 by default, and HTTP on port 4151)",
-            ),
-            ConnectionError::FrameSize { announced } => {
-                write!(f, "nsqd sent no frame: its size would be {announced}")
-            }
-            ConnectionError::FrameTooLarge { bytes, bytes_max } => write!(
-                f,
-                "nsqd announced a frame of {bytes} bytes, and max_msg_size allows {bytes_max}"
-            ),
-            ConnectionError::FrameType { number } if number.to_be_bytes() == *LOOKUPD_ANSWER => f.write_str(
-                "a nsqd TCP endpoint is required: this address is the TCP port of an nsqlookupd (nsqd has TCP on port \
-                 4150 by default; clients ask nsqlookupd through HTTP, on port 4161)",
-            ),
-            ConnectionError::FrameType { number } => {
-                write!(f, "nsqd sent a frame of the unknown type {number}")
-            }
-            ConnectionError::ShortMessage { bytes } => {
-                write!(f, "nsqd sent a message of {bytes} bytes, fewer than 26")
-            }
-            ConnectionError::Unexpected(text) => {
-                write!(f, "nsqd sent {text:?}, for which no command waits")
-            }
-            ConnectionError::Refused(error) => {
-                write!(f, "nsqd refused this publish or one before it: {error}")
-            }
-            ConnectionError::AnswerTimeout(limit) => {
-                write!(f, "a publish had no answer for {limit:?}")
-            }
-            ConnectionError::Stopped => f.write_str("stopped"),
-        }
+fn frame_type_text(number: i32) -> String {
+    if number.to_be_bytes() == *LOOKUPD_ANSWER {
+        return "a nsqd TCP endpoint is required: this address is the TCP port of an nsqlookupd (nsqd has TCP on port \
+                4150 by default; clients ask nsqlookupd through HTTP, on port 4161)"
+            .to_owned();
     }
-}
-
-impl std::error::Error for ConnectionError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            ConnectionError::Dial(error)
-            | ConnectionError::Read(error)
-            | ConnectionError::Write(error) => Some(error),
-            ConnectionError::Negotiation(error) | ConnectionError::AuthAnswer(error) => Some(error),
-            ConnectionError::Upgrade(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<UpgradeError> for ConnectionError {
-    fn from(error: UpgradeError) -> ConnectionError {
-        ConnectionError::Upgrade(error)
-    }
+    format!("nsqd sent a frame of the unknown type {number}")
 }
 
 /// The connection of a message or of a command is gone. nsqd will deliver the message again.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
+#[error("not connected")]
 pub struct ConnectionLost;
-
-impl fmt::Display for ConnectionLost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not connected")
-    }
-}
-
-impl std::error::Error for ConnectionLost {}
 
 /// An error frame of nsqd: a code, a space, and a description.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -215,9 +152,7 @@ impl ErrorFrame {
     /// Returns the code: `E_BAD_TOPIC`.
     #[must_use]
     pub fn code(&self) -> &str {
-        self.0
-            .split_once(' ')
-            .map_or(self.0.as_str(), |(code, _)| code)
+        self.0.split(' ').next().unwrap_or_default()
     }
 
     /// Returns the whole text of the frame.

@@ -17,212 +17,190 @@ use crate::dedup::DedupReport;
 use crate::error::{ConnectionError, ErrorFrame};
 use crate::lookupd::{LookupdError, NODES_MAX};
 
-/// Something that happened to a producer or consumer.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Event {
-    /// A connection is being made.
-    Connecting {
-        /// The producer or consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-    },
-    /// A connection is open: the handshake is over.
-    Connected {
-        /// The producer or consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-        /// The settings to which nsqd agreed.
-        negotiated: Arc<Negotiated>,
-    },
-    /// A connection could not be made.
-    ConnectFailed {
-        /// The producer or consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-        /// The reason.
-        error: Arc<ConnectionError>,
-        /// The time until the next attempt. `None` if there is none for now.
-        retry_in: Option<Duration>,
-    },
-    /// A connection is over.
-    Disconnected {
-        /// The producer or consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-        /// The reason. `None` if the application closed the connection.
-        error: Option<Arc<ConnectionError>>,
-    },
-    /// nsqd sent an error.
-    ErrorFrame {
-        /// The producer or consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-        /// The error.
-        error: ErrorFrame,
-    },
-    /// nsqd's limit for RDY is below `max_in_flight`. Reported once for each connection.
-    ReadyTruncated {
-        /// The consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-        /// The largest RDY that nsqd accepts.
-        max_rdy_count: u32,
-        /// The consumer's `max_in_flight`.
-        max_in_flight: u32,
-    },
-    /// A message failed. All connections pause, and then one of them is tested.
-    BackoffEntered {
-        /// The consumer.
-        client: Client,
-        /// The level, at least 1. Each level doubles the pause.
-        level: u32,
-        /// The length of the pause.
-        period: Duration,
-    },
-    /// Messages succeed again. All connections resume.
-    BackoffLeft {
-        /// The consumer.
-        client: Client,
-    },
-    /// A handler returned an error, or panicked.
-    HandlerFailed {
-        /// The consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-        /// The message.
-        id: MessageId,
-        /// The text of the error or of the panic.
-        error: String,
-        /// True for a panic.
-        is_panic: bool,
-    },
-    /// A message's attempts exceed `max_attempts`: the consumer finishes the message.
-    GaveUp {
-        /// The consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-        /// The message.
-        id: MessageId,
-        /// The number of deliveries, this one included.
-        attempts: u16,
-    },
-    /// An nsqlookupd named a node that is not connected yet.
-    Discovered {
-        /// The consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-    },
-    /// An nsqlookupd does not know the topic. It is asked again later.
-    TopicNotFound {
-        /// The consumer.
-        client: Client,
-        /// The address of the nsqlookupd.
-        lookupd: String,
-    },
-    /// An nsqlookupd named nodes that the client leaves out: nodes without a valid address, or too many nodes.
-    NodesIgnored {
-        /// The producer or consumer.
-        client: Client,
-        /// The address of the nsqlookupd.
-        lookupd: String,
-        /// The number of nodes and channels that are ignored.
-        ignored: usize,
-    },
-    /// Messages had timed out before the application took them, and made room for others. nsqd delivers them again.
-    TimedOut {
-        /// The consumer.
-        client: Client,
-        /// The nsqd from which the room was needed.
-        node: Address,
-        /// The number of messages.
-        count: usize,
-    },
-    /// The drain limit is over: the consumer ends, although messages have no answer. nsqd delivers them again.
-    DrainLimitReached {
-        /// The consumer.
-        client: Client,
-        /// The limit.
-        limit: Duration,
-        /// The number of messages without an answer.
-        in_flight: u64,
-    },
-    /// A producer has no node: all nsqlookupds have answered or failed, and none of them names an nsqd. Publishes fail.
-    /// The nsqlookupds are asked again soon.
-    NoNode {
-        /// The producer.
-        client: Client,
-    },
-    /// nsqd refused an answer, because the message was not in flight any more: its timeout was over, or the channel was
-    /// emptied. Reported once for each consumer.
-    AnswerTooLate {
-        /// The consumer.
-        client: Client,
-        /// The nsqd.
-        node: Address,
-        /// The message timeout of the connection.
-        msg_timeout: Duration,
-    },
-    /// An nsqlookupd could not be asked. It is asked again later.
-    DiscoveryFailed {
-        /// The producer or consumer.
-        client: Client,
-        /// The reason.
-        error: Arc<LookupdError>,
-    },
-    /// Something happened to the filter that recognises messages.
-    #[cfg(feature = "dedup")]
-    Dedup {
-        /// The consumer.
-        client: Client,
-        /// The report.
-        report: DedupReport,
-    },
-    /// The application closes the producer or consumer.
-    Stopping {
-        /// The producer or consumer.
-        client: Client,
-    },
+/// Declares [`Event`]: each event with its name, and with its fields beside the client.
+macro_rules! events {
+    (
+        $(#[$attribute:meta])*
+        $enum:ident {
+            $(
+                $(#[doc = $doc:literal])*
+                $(#[cfg($($when:tt)*)])?
+                $event:ident = $name:literal {
+                    $($(#[doc = $field_doc:literal])* $field:ident: $type:ty,)*
+                },
+            )*
+        }
+    ) => {
+        $(#[$attribute])*
+        pub enum $enum {
+            $(
+                $(#[doc = $doc])*
+                $(#[cfg($($when)*)])?
+                $event {
+                    /// The producer or consumer.
+                    client: Client,
+                    $($(#[doc = $field_doc])* $field: $type,)*
+                },
+            )*
+        }
+
+        impl $enum {
+            /// Returns the producer or consumer of the event.
+            #[must_use]
+            pub fn client(&self) -> &Client {
+                match self {
+                    $($(#[cfg($($when)*)])? $enum::$event { client, .. } => client,)*
+                }
+            }
+
+            /// Returns the name of the variant in lower case: the label of the event in metrics.
+            #[must_use]
+            pub fn name(&self) -> &'static str {
+                match self {
+                    $($(#[cfg($($when)*)])? $enum::$event { .. } => $name,)*
+                }
+            }
+        }
+    };
+}
+
+events! {
+    /// Something that happened to a producer or consumer.
+    #[derive(Clone, Debug)]
+    #[non_exhaustive]
+    Event {
+        /// A connection is being made.
+        Connecting = "connecting" {
+            /// The nsqd.
+            node: Address,
+        },
+        /// A connection is open: the handshake is over.
+        Connected = "connected" {
+            /// The nsqd.
+            node: Address,
+            /// The settings to which nsqd agreed.
+            negotiated: Arc<Negotiated>,
+        },
+        /// A connection could not be made.
+        ConnectFailed = "connect_failed" {
+            /// The nsqd.
+            node: Address,
+            /// The reason.
+            error: Arc<ConnectionError>,
+            /// The time until the next attempt. `None` if there is none for now.
+            retry_in: Option<Duration>,
+        },
+        /// A connection is over.
+        Disconnected = "disconnected" {
+            /// The nsqd.
+            node: Address,
+            /// The reason. `None` if the application closed the connection.
+            error: Option<Arc<ConnectionError>>,
+        },
+        /// nsqd sent an error.
+        ErrorFrame = "error_frame" {
+            /// The nsqd.
+            node: Address,
+            /// The error.
+            error: ErrorFrame,
+        },
+        /// nsqd's limit for RDY is below `max_in_flight`. Reported once for each connection.
+        ReadyTruncated = "ready_truncated" {
+            /// The nsqd.
+            node: Address,
+            /// The largest RDY that nsqd accepts.
+            max_rdy_count: u32,
+            /// The consumer's `max_in_flight`.
+            max_in_flight: u32,
+        },
+        /// A message failed. All connections pause, and then one of them is tested.
+        BackoffEntered = "backoff_entered" {
+            /// The level, at least 1. Each level doubles the pause.
+            level: u32,
+            /// The length of the pause.
+            period: Duration,
+        },
+        /// Messages succeed again. All connections resume.
+        BackoffLeft = "backoff_left" {},
+        /// A handler returned an error, or panicked.
+        HandlerFailed = "handler_failed" {
+            /// The nsqd.
+            node: Address,
+            /// The message.
+            id: MessageId,
+            /// The text of the error or of the panic.
+            error: String,
+            /// True for a panic.
+            is_panic: bool,
+        },
+        /// A message's attempts exceed `max_attempts`: the consumer finishes the message.
+        GaveUp = "gave_up" {
+            /// The nsqd.
+            node: Address,
+            /// The message.
+            id: MessageId,
+            /// The number of deliveries, this one included.
+            attempts: u16,
+        },
+        /// An nsqlookupd named a node that is not connected yet.
+        Discovered = "discovered" {
+            /// The nsqd.
+            node: Address,
+        },
+        /// An nsqlookupd does not know the topic. It is asked again later.
+        TopicNotFound = "topic_not_found" {
+            /// The address of the nsqlookupd.
+            lookupd: String,
+        },
+        /// An nsqlookupd named nodes that the client leaves out: nodes without a valid address, or too many nodes.
+        NodesIgnored = "nodes_ignored" {
+            /// The address of the nsqlookupd.
+            lookupd: String,
+            /// The number of nodes and channels that are ignored.
+            ignored: usize,
+        },
+        /// Messages had timed out before the application took them, and made room for others. nsqd delivers them again.
+        TimedOut = "timed_out" {
+            /// The nsqd from which the room was needed.
+            node: Address,
+            /// The number of messages.
+            count: usize,
+        },
+        /// The drain limit is over: the consumer ends, although messages have no answer. nsqd delivers them again.
+        DrainLimitReached = "drain_limit_reached" {
+            /// The limit.
+            limit: Duration,
+            /// The number of messages without an answer.
+            in_flight: u64,
+        },
+        /// A producer has no node: all nsqlookupds have answered or failed, and none of them names an nsqd. Publishes
+        /// fail. The nsqlookupds are asked again soon.
+        NoNode = "no_node" {},
+        /// nsqd refused an answer, because the message was not in flight any more: its timeout was over, or the channel
+        /// was emptied. Reported once for each consumer.
+        AnswerTooLate = "answer_too_late" {
+            /// The nsqd.
+            node: Address,
+            /// The message timeout of the connection.
+            msg_timeout: Duration,
+        },
+        /// An nsqlookupd could not be asked. It is asked again later.
+        DiscoveryFailed = "discovery_failed" {
+            /// The reason.
+            error: Arc<LookupdError>,
+        },
+        /// Something happened to the filter that recognises messages.
+        #[cfg(feature = "dedup")]
+        Dedup = "dedup" {
+            /// The report.
+            report: DedupReport,
+        },
+        /// The application closes the producer or consumer.
+        Stopping = "stopping" {},
+    }
 }
 
 impl Event {
-    /// Returns the producer or consumer of the event.
-    #[must_use]
-    pub fn client(&self) -> &Client {
-        match self {
-            Event::Connecting { client, .. }
-            | Event::Connected { client, .. }
-            | Event::ConnectFailed { client, .. }
-            | Event::Disconnected { client, .. }
-            | Event::ErrorFrame { client, .. }
-            | Event::ReadyTruncated { client, .. }
-            | Event::BackoffEntered { client, .. }
-            | Event::BackoffLeft { client }
-            | Event::HandlerFailed { client, .. }
-            | Event::GaveUp { client, .. }
-            | Event::Discovered { client, .. }
-            | Event::TopicNotFound { client, .. }
-            | Event::NodesIgnored { client, .. }
-            | Event::TimedOut { client, .. }
-            | Event::DrainLimitReached { client, .. }
-            | Event::NoNode { client }
-            | Event::AnswerTooLate { client, .. }
-            | Event::DiscoveryFailed { client, .. }
-            | Event::Stopping { client } => client,
-            #[cfg(feature = "dedup")]
-            Event::Dedup { client, .. } => client,
-        }
-    }
-
     /// Returns the nsqd of the event, if it has one.
     #[must_use]
     pub fn node(&self) -> Option<&Address> {
@@ -244,34 +222,6 @@ impl Event {
                 ..
             } => Some(node),
             _ => None,
-        }
-    }
-
-    /// Returns the name of the variant in lower case: the label of the event in metrics.
-    #[must_use]
-    pub fn name(&self) -> &'static str {
-        match self {
-            Event::Connecting { .. } => "connecting",
-            Event::Connected { .. } => "connected",
-            Event::ConnectFailed { .. } => "connect_failed",
-            Event::Disconnected { .. } => "disconnected",
-            Event::ErrorFrame { .. } => "error_frame",
-            Event::ReadyTruncated { .. } => "ready_truncated",
-            Event::BackoffEntered { .. } => "backoff_entered",
-            Event::BackoffLeft { .. } => "backoff_left",
-            Event::HandlerFailed { .. } => "handler_failed",
-            Event::GaveUp { .. } => "gave_up",
-            Event::Discovered { .. } => "discovered",
-            Event::TopicNotFound { .. } => "topic_not_found",
-            Event::NodesIgnored { .. } => "nodes_ignored",
-            Event::TimedOut { .. } => "timed_out",
-            Event::DrainLimitReached { .. } => "drain_limit_reached",
-            Event::NoNode { .. } => "no_node",
-            Event::AnswerTooLate { .. } => "answer_too_late",
-            Event::DiscoveryFailed { .. } => "discovery_failed",
-            #[cfg(feature = "dedup")]
-            Event::Dedup { .. } => "dedup",
-            Event::Stopping { .. } => "stopping",
         }
     }
 }

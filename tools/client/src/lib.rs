@@ -112,6 +112,8 @@ mod publisher_id;
 mod reconnect;
 #[cfg(any(test, feature = "testing"))]
 pub mod testing;
+#[cfg(test)]
+mod tests;
 
 pub use address::{Address, AddressError};
 #[cfg(feature = "tls")]

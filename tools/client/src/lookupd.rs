@@ -1,8 +1,5 @@
 //! [`Lookupd`]: requests to one nsqlookupd over HTTP.
 
-#[cfg(test)]
-pub(crate) mod mock;
-
 use std::fmt;
 use std::io;
 use std::marker::PhantomData;
@@ -14,6 +11,7 @@ use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue};
 use reqwest::{Client, StatusCode, redirect};
 use serde::Deserialize;
 use serde::de::{Deserializer, IgnoredAny, SeqAccess, Visitor};
+use thiserror::Error;
 use url::Url;
 use wire::go_error::system_text;
 
@@ -100,10 +98,8 @@ impl Lookupd {
     /// # Errors
     /// The text is no address of an nsqlookupd.
     pub fn check_address(address: &str) -> Result<(), LookupdError> {
-        let parsed = parse_address(address);
-        parsed
-            .map(drop)
-            .map_err(|reason| LookupdError::new(address, reason))
+        let wrong = |reason| LookupdError::new(address, reason);
+        parse_address(address).map(drop).map_err(wrong)
     }
 
     /// Returns the address as it was given.
@@ -340,18 +336,15 @@ fn parse_address(address: &str) -> Result<Url, Reason> {
     };
     // A path or a query may have commas.
     let (_, rest) = text.split_once("://").unwrap_or_default();
-    if rest
-        .split(['/', '?', '#'])
-        .next()
-        .is_some_and(|authority| authority.contains(','))
-    {
+    let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();
+    if authority.contains(',') {
         return Err(Reason::List);
     }
     let mut url = Url::parse(&text).map_err(Reason::Url)?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err(Reason::Scheme(url.scheme().to_owned()));
     }
-    if !has_port(&text) {
+    if !has_port(authority) {
         return Err(Reason::MissingPort);
     }
     if url.path() == "/" {
@@ -360,20 +353,13 @@ fn parse_address(address: &str) -> Result<Url, Reason> {
     Ok(url)
 }
 
-/// Returns true if the text of a URL has a port. The parsed URL does not tell port 80 from no port.
-fn has_port(url: &str) -> bool {
-    let (_, rest) = url.split_once("://").unwrap_or(("", url));
-    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
-    let authority = &rest[..end];
-    let host_and_port = authority
-        .rsplit_once('@')
-        .map_or(authority, |(_, rest)| rest);
+/// Returns true if `user:password@host:port` has a port. The parsed URL does not tell port 80 from no port.
+fn has_port(authority: &str) -> bool {
+    let host_and_port = authority.rsplit('@').next().unwrap_or_default();
     // The colons of an IPv6 address are inside brackets.
-    let behind = host_and_port
-        .rsplit_once(']')
-        .map_or(host_and_port, |(_, rest)| rest);
-    let port = behind.rsplit_once(':').map_or("", |(_, port)| port);
-    !port.is_empty()
+    let behind = host_and_port.rsplit(']').next().unwrap_or_default();
+    let port = behind.rsplit_once(':');
+    port.is_some_and(|(_, port)| !port.is_empty())
 }
 
 /// Adds the topic to the query, whose parameters are sorted by name as in Go.
@@ -392,10 +378,7 @@ fn with_topic(lookup: &Url, topic: &str) -> Url {
 /// Returns the URL of an endpoint in the same directory as that of lookups.
 fn beside(lookup: &Url, endpoint: &str) -> Url {
     let mut url = lookup.clone();
-    let directory = match url.path().rsplit_once('/') {
-        Some((directory, _)) => directory.to_owned(),
-        None => String::new(),
-    };
+    let (directory, _) = lookup.path().rsplit_once('/').unwrap_or_default();
     url.set_path(&format!("{directory}/{endpoint}"));
     url
 }
@@ -408,19 +391,33 @@ pub struct LookupdError {
 }
 
 /// The cause of the failure.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 enum Reason {
+    #[error(
+        "missing port: write host:port, as in 127.0.0.1:4161 (nsqlookupd has HTTP on port 4161 by default)"
+    )]
     MissingPort,
+    #[error("this is a list: give each address by itself")]
     List,
-    Url(url::ParseError),
+    #[error("the address is no URL: {0}")]
+    Url(#[source] url::ParseError),
+    #[error("{0:?} is neither http nor https")]
     Scheme(String),
+    #[error("auth_secret has characters that a header cannot have")]
     Secret,
-    Option(OptionError),
-    Http(reqwest::Error),
+    #[error("{0}")]
+    Option(#[source] OptionError),
+    #[error("{}", http_text(.0))]
+    Http(#[source] reqwest::Error),
+    #[error("{}", status_text(*.0, .1))]
     Status(u16, String),
-    Json(serde_json::Error),
+    #[error("the answer is not understood: {0}")]
+    Json(#[source] serde_json::Error),
+    #[error("the answer has more than {ANSWER_BYTES_MAX} bytes")]
     TooLarge,
+    #[error("the answer names more than {NAMES_MAX} topics")]
     TooManyTopics,
+    #[error("the answer names more than {NODES_MAX} nodes")]
     TooManyNodes,
 }
 
@@ -479,33 +476,34 @@ impl LookupdError {
 
 impl fmt::Display for LookupdError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "nsqlookupd {}: ", self.address)?;
-        match &self.reason {
-            Reason::MissingPort => f.write_str(
-                "missing port: write host:port, as in 127.0.0.1:4161 (nsqlookupd has HTTP on port 4161 by default)",
-            ),
-            Reason::List => f.write_str("this is a list: give each address by itself"),
-            Reason::Url(error) => write!(f, "the address is no URL: {error}"),
-            Reason::Scheme(scheme) => write!(f, "{scheme:?} is neither http nor https"),
-            Reason::Secret => f.write_str("auth_secret has characters that a header cannot have"),
-            Reason::Option(error) => error.fmt(f),
-            Reason::Http(error) if is_not_http(error) => f.write_str(
-                "an nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on port \
-                 4161 by default, and TCP on port 4160)",
-            ),
-            Reason::Http(error) => f.write_str(&cause_of(error)),
-            Reason::Status(404, message) => write!(
-                f,
-                "got response 404 {message:?}: this address has no such page, so it is not that of an nsqlookupd \
-                 (nsqlookupd has HTTP on port 4161 by default, and nsqd on port 4151)"
-            ),
-            Reason::Status(status, message) => write!(f, "got response {status} {message:?}"),
-            Reason::Json(error) => write!(f, "the answer is not understood: {error}"),
-            Reason::TooLarge => write!(f, "the answer has more than {ANSWER_BYTES_MAX} bytes"),
-            Reason::TooManyTopics => write!(f, "the answer names more than {NAMES_MAX} topics"),
-            Reason::TooManyNodes => write!(f, "the answer names more than {NODES_MAX} nodes"),
-        }
+        write!(f, "nsqlookupd {}: {}", self.address, self.reason)
     }
+}
+
+impl std::error::Error for LookupdError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        std::error::Error::source(&self.reason)
+    }
+}
+
+fn http_text(error: &reqwest::Error) -> String {
+    if is_not_http(error) {
+        return "an nsqlookupd HTTP endpoint is required: this address does not speak HTTP (nsqlookupd has HTTP on \
+                port 4161 by default, and TCP on port 4160)"
+            .to_owned();
+    }
+    cause_of(error)
+}
+
+fn status_text(status: u16, message: &str) -> String {
+    let advice = match status {
+        404 => {
+            ": this address has no such page, so it is not that of an nsqlookupd (nsqlookupd has HTTP on port 4161 by \
+             default, and nsqd on port 4151)"
+        }
+        _ => "",
+    };
+    format!("got response {status} {message:?}{advice}")
 }
 
 /// Returns true if an answer came that is not HTTP.
@@ -530,18 +528,6 @@ fn cause_of(error: &reqwest::Error) -> String {
     match cause.downcast_ref::<io::Error>() {
         Some(error) => system_text(error),
         None => cause.to_string(),
-    }
-}
-
-impl std::error::Error for LookupdError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.reason {
-            Reason::Url(error) => Some(error),
-            Reason::Option(error) => Some(error),
-            Reason::Http(error) => Some(error),
-            Reason::Json(error) => Some(error),
-            _ => None,
-        }
     }
 }
 

@@ -423,9 +423,7 @@ impl Producer {
         }
         // Publishes that wait for a permit fail.
         inner.permits.close();
-        if let Some(discovery) = inner.discovery.lock().take() {
-            discovery.stop();
-        }
+        drop(inner.discovery.lock().take());
         inner.nodes().iter().for_each(|node| node.retire());
         let limit = inner.shared.flush_timeout;
         let begun = inner.begin(Session::begin_finish);

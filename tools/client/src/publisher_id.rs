@@ -5,6 +5,7 @@ use std::io;
 use std::num::NonZero;
 use std::str::FromStr;
 
+use thiserror::Error;
 use wire::origin::parse_publisher_id;
 
 /// The id of a publisher: 64 bits, never 0. nsqd tells the messages of publishers apart by it. Its text has 16
@@ -67,20 +68,9 @@ impl fmt::Debug for PublisherId {
 }
 
 /// The text is no id of a publisher: 1 to 16 hexadecimal digits that are not all 0.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("{0:?} is no publisher id: 1 to 16 hexadecimal digits, not all 0, are allowed")]
 pub struct PublisherIdError(String);
-
-impl fmt::Display for PublisherIdError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{:?} is no publisher id: 1 to 16 hexadecimal digits, not all 0, are allowed",
-            self.0
-        )
-    }
-}
-
-impl std::error::Error for PublisherIdError {}
 
 impl FromStr for PublisherId {
     type Err = PublisherIdError;

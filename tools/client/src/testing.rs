@@ -50,14 +50,9 @@
 //! ```
 
 mod connection;
-#[cfg(all(test, feature = "metrics"))]
-pub(crate) mod metric_counts;
 mod network;
 mod stored;
 mod stream;
-#[cfg(test)]
-#[cfg(feature = "tls")]
-pub(crate) mod tls;
 
 use std::time::Duration;
 

@@ -172,7 +172,7 @@ impl ConfigOption {
             Place::Fraction(field) => {
                 let number = go_value::parse_float(value).filter(|number| !number.is_nan());
                 let number = number.ok_or_else(|| form(number_error("ParseFloat", value)))?;
-                fraction_bounds(self.name, number)?;
+                bounds(self.name, number, 0.0, 1.0, go_value::float_text)?;
                 *field(config) = number;
             }
             Place::Boolean(field) => *field(config) = boolean(value).map_err(form)?,
@@ -211,7 +211,9 @@ impl ConfigOption {
             Place::Percent(field, max) => {
                 bounds(self.field, (*field(config)).into(), 0, *max, integer_text)
             }
-            Place::Fraction(field) => fraction_bounds(self.field, *field(config)),
+            Place::Fraction(field) => {
+                bounds(self.field, *field(config), 0.0, 1.0, go_value::float_text)
+            }
             Place::Switch(field, feature) => feature.check(self.name, *field(config)),
             _ => Ok(()),
         }
@@ -232,14 +234,16 @@ pub(super) fn boolean(value: &str) -> Result<bool, String> {
     go_value::parse_bool(value).map_err(|_| number_error("ParseBool", value))
 }
 
-fn bounds(
+fn bounds<T: PartialOrd>(
     option: &'static str,
-    value: i64,
-    min: i64,
-    max: i64,
-    text: fn(i64) -> String,
+    value: T,
+    min: T,
+    max: T,
+    text: fn(T) -> String,
 ) -> Result<(), OptionError> {
-    if value < min {
+    // What is not a number is not above the bound either.
+    let is_enough = value >= min;
+    if !is_enough {
         let (value, min) = (text(value), text(min));
         return Err(OptionError::TooSmall { option, value, min });
     }
@@ -248,24 +252,6 @@ fn bounds(
         return Err(OptionError::TooLarge { option, value, max });
     }
     Ok(())
-}
-
-fn fraction_bounds(option: &'static str, value: f64) -> Result<(), OptionError> {
-    let text = go_value::float_text(value);
-    // The comparison also refuses what is not a number.
-    match value {
-        0.0..=1.0 => Ok(()),
-        value if value > 1.0 => Err(OptionError::TooLarge {
-            option,
-            value: text,
-            max: "1".to_owned(),
-        }),
-        _ => Err(OptionError::TooSmall {
-            option,
-            value: text,
-            min: "0".to_owned(),
-        }),
-    }
 }
 
 fn integer_text(value: i64) -> String {

@@ -12,7 +12,7 @@ use crate::error::ConnectionLost;
 
 /// The output of one connection. Clones share it.
 #[derive(Clone, Debug)]
-pub(crate) struct Outbox(Arc<Mutex<State>>);
+pub(crate) struct Outbox(Arc<Mutex<OutboxBuffer>>);
 
 /// The end of a command in the output of a connection, in bytes since the handshake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -30,7 +30,7 @@ pub(crate) enum Request {
 }
 
 #[derive(Debug)]
-struct State {
+struct OutboxBuffer {
     buffer: Vec<u8>,
     /// The bytes that were appended since the handshake.
     appended: u64,
@@ -51,7 +51,7 @@ struct State {
 
 impl Outbox {
     pub(crate) fn new() -> Outbox {
-        Outbox(Arc::new(Mutex::new(State {
+        Outbox(Arc::new(Mutex::new(OutboxBuffer {
             buffer: Vec::new(),
             appended: 0,
             taken: 0,
@@ -64,7 +64,7 @@ impl Outbox {
         })))
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, OutboxBuffer> {
         // A panic in `write` of `append` may leave half a command: nothing more may be sent. parking_lot's mutex does
         // not tell of a panic.
         self.0.lock().unwrap_or_else(|poisoned| {
@@ -203,7 +203,7 @@ impl Outbox {
     }
 }
 
-impl State {
+impl OutboxBuffer {
     fn watch(&mut self, cx: &Context<'_>) {
         match &mut self.task {
             Some(task) => task.clone_from(cx.waker()),

@@ -16,6 +16,7 @@ use wire::name::{ChannelName, TopicName};
 
 use super::frames::{Batch, FrameBuffer, Incoming};
 use super::settings::{Negotiated, Settings};
+use crate::config::Config;
 use crate::error::{ConnectionError, ErrorFrame};
 
 /// The first bytes of each connection.
@@ -48,7 +49,7 @@ pub(crate) struct Protocol {
     /// The host of the address.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "only TLS checks it"))]
     host: String,
-    state: State,
+    state: HandshakeStep,
     negotiated: Negotiated,
     frames: FrameBuffer,
     upgrades: Option<Box<Upgrades>>,
@@ -74,7 +75,7 @@ impl Protocol {
         encode::identify(&mut output, settings.identify.to_string().as_bytes());
         Protocol {
             host: host.to_owned(),
-            state: State::Identify,
+            state: HandshakeStep::Identify,
             negotiated: Negotiated::default(),
             frames: FrameBuffer::new(settings.frame_bytes_max),
             upgrades: None,
@@ -97,7 +98,7 @@ impl Protocol {
 
     /// Returns true when the handshake is over.
     pub(crate) fn is_open(&self) -> bool {
-        self.state == State::Open
+        self.state == HandshakeStep::Open
     }
 
     /// Returns the buffer to whose end the next bytes of the stream belong. It has free space.
@@ -263,9 +264,9 @@ impl Protocol {
     /// Returns the time at which nsqd has been silent for too long, or the handshake has taken too long.
     #[inline]
     fn silence_deadline(&self) -> Option<Instant> {
-        let read_timeout = self.settings.read_timeout;
+        let read_timeout = self.settings.config.read_timeout;
         if self.is_open() {
-            let has_heartbeats = self.settings.heartbeat_interval.is_some();
+            let has_heartbeats = self.settings.config.heartbeat_interval.is_some();
             has_heartbeats.then(|| self.last_read + read_timeout)
         } else {
             Some(self.created_at + read_timeout)
@@ -277,13 +278,13 @@ impl Protocol {
     #[inline]
     fn write_deadline(&self) -> Option<Instant> {
         let since = self.unsent_since?;
-        let Settings {
+        let Config {
             read_timeout,
             write_timeout,
             ..
-        } = *self.settings;
+        } = self.settings.config;
         let deadline = since + write_timeout;
-        Some(match self.settings.heartbeat_interval {
+        Some(match self.settings.config.heartbeat_interval {
             Some(interval) if self.is_open() => {
                 let alive = self.last_read + interval + write_timeout;
                 deadline.max(alive.min(since + read_timeout))
@@ -295,16 +296,16 @@ impl Protocol {
     /// Fails when nsqd was silent, or took no byte, for too long, or when the handshake takes too long as a whole.
     pub(crate) fn handle_timeout(&self, now: Instant) -> Result<(), ConnectionError> {
         match self.write_deadline() {
-            Some(deadline) if now >= deadline => {
-                Err(ConnectionError::WriteTimeout(self.settings.write_timeout))
-            }
+            Some(deadline) if now >= deadline => Err(ConnectionError::WriteTimeout(
+                self.settings.config.write_timeout,
+            )),
             _ => self.check_silence(now),
         }
     }
 
     /// Fails when nsqd was silent for too long, or when the handshake takes too long as a whole.
     pub(crate) fn check_silence(&self, now: Instant) -> Result<(), ConnectionError> {
-        let read_timeout = self.settings.read_timeout;
+        let read_timeout = self.settings.config.read_timeout;
         match self.silence_deadline() {
             Some(deadline) if now < deadline => Ok(()),
             None => Ok(()),
@@ -320,7 +321,7 @@ const OK: &[u8] = b"OK";
 
 /// The answer that the handshake waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
+enum HandshakeStep {
     /// The answer to IDENTIFY.
     Identify,
     /// The OK through TLS.
@@ -342,8 +343,8 @@ impl Protocol {
     fn refusal(&self, data: &[u8]) -> ConnectionError {
         let text = String::from_utf8_lossy(data).into_owned();
         match self.state {
-            State::Auth => ConnectionError::Auth(text),
-            State::Subscribe => ConnectionError::Subscribe(text),
+            HandshakeStep::Auth => ConnectionError::Auth(text),
+            HandshakeStep::Subscribe => ConnectionError::Subscribe(text),
             _ => ConnectionError::Identify(text),
         }
     }
@@ -351,7 +352,7 @@ impl Protocol {
     /// Takes nsqd's answer to the last step, and begins the next one. Returns the event [`Event::Opened`] at the end.
     fn continue_handshake(&mut self, data: &[u8]) -> Result<Option<Event>, ConnectionError> {
         match self.state {
-            State::Identify => {
+            HandshakeStep::Identify => {
                 if data.starts_with(b"{") {
                     self.negotiated =
                         serde_json::from_slice(data).map_err(ConnectionError::Negotiation)?;
@@ -359,17 +360,17 @@ impl Protocol {
                 self.check_upgrades()?;
                 self.begin_tls()
             }
-            State::Auth => {
+            HandshakeStep::Auth => {
                 let answer = serde_json::from_slice(data).map_err(ConnectionError::AuthAnswer)?;
                 self.negotiated.authorization = Some(answer);
                 self.begin_subscription()
             }
             _ if data != OK => Err(unexpected(data)),
             #[cfg(feature = "tls")]
-            State::Tls => self.begin_compression(),
+            HandshakeStep::Tls => self.begin_compression(),
             #[cfg(feature = "compression")]
-            State::Compression => self.begin_auth(),
-            State::Subscribe | State::Open => self.open(),
+            HandshakeStep::Compression => self.begin_auth(),
+            HandshakeStep::Subscribe | HandshakeStep::Open => self.open(),
         }
     }
 
@@ -379,10 +380,12 @@ impl Protocol {
         match () {
             () if asked.tls_v1 && !granted.tls_v1 => Err(ConnectionError::TlsRefused),
             () if granted.tls_v1 && !asked.tls_v1 => Err(ConnectionError::UpgradeUnasked("TLS")),
-            () if granted.deflate && !asked.deflate => {
+            () if granted.deflate && !asked.config.deflate => {
                 Err(ConnectionError::UpgradeUnasked("deflate"))
             }
-            () if granted.snappy && !asked.snappy => Err(ConnectionError::UpgradeUnasked("snappy")),
+            () if granted.snappy && !asked.config.snappy => {
+                Err(ConnectionError::UpgradeUnasked("snappy"))
+            }
             () => Ok(()),
         }
     }
@@ -394,7 +397,7 @@ impl Protocol {
         };
         let name = ServerName::try_from(self.host.clone())
             .map_err(|_| ConnectionError::ServerName(self.host.clone()))?;
-        self.state = State::Tls;
+        self.state = HandshakeStep::Tls;
         self.upgrade(Upgrade::tls_client(&tls, name)?)?;
         Ok(None)
     }
@@ -415,7 +418,7 @@ impl Protocol {
         } else {
             return self.begin_auth();
         };
-        self.state = State::Compression;
+        self.state = HandshakeStep::Compression;
         self.upgrade(upgrade)?;
         Ok(None)
     }
@@ -430,11 +433,14 @@ impl Protocol {
         if !self.negotiated.auth_required {
             return self.begin_subscription();
         }
-        if self.settings.auth_secret.is_empty() {
+        if self.settings.config.auth_secret.is_empty() {
             return Err(ConnectionError::AuthRequired);
         }
-        self.state = State::Auth;
-        encode::auth(&mut self.output, self.settings.auth_secret.as_bytes());
+        self.state = HandshakeStep::Auth;
+        encode::auth(
+            &mut self.output,
+            self.settings.config.auth_secret.as_bytes(),
+        );
         Ok(None)
     }
 
@@ -445,13 +451,13 @@ impl Protocol {
         };
         let topic = TopicName::new(names.topic.as_bytes()).expect("the name was checked");
         let channel = ChannelName::new(names.channel.as_bytes()).expect("the name was checked");
-        self.state = State::Subscribe;
+        self.state = HandshakeStep::Subscribe;
         encode::sub(&mut self.output, topic, channel);
         Ok(None)
     }
 
     fn open(&mut self) -> Result<Option<Event>, ConnectionError> {
-        self.state = State::Open;
+        self.state = HandshakeStep::Open;
         Ok(Some(Event::Opened))
     }
 

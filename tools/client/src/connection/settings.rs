@@ -22,25 +22,14 @@ pub(crate) struct Settings {
     /// The configuration of TLS, if IDENTIFY asks for TLS.
     #[cfg(feature = "tls")]
     pub(crate) tls: Option<Arc<ClientConfig>>,
-    /// True when IDENTIFY asks for deflate.
-    pub(crate) deflate: bool,
-    /// True when IDENTIFY asks for snappy.
-    pub(crate) snappy: bool,
-    /// The secret for AUTH. Empty means none.
-    pub(crate) auth_secret: String,
     /// The subscription of a consumer's connection. A producer has none.
     pub(crate) subscription: Option<Subscription>,
     /// The largest size that a frame may announce, in bytes.
     pub(crate) frame_bytes_max: usize,
     /// The longest time to connect. `None` means no limit.
     pub(crate) dial_timeout: Option<Duration>,
-    /// The longest silence of nsqd.
-    pub(crate) read_timeout: Duration,
-    /// The longest time in which nsqd takes no byte of a write, and sends no heartbeat that is due.
-    pub(crate) write_timeout: Duration,
-    /// The time between two heartbeats. `None` when heartbeats are switched off: then an nsqd may be silent after the
-    /// handshake.
-    pub(crate) heartbeat_interval: Option<Duration>,
+    /// All other settings, as they are.
+    pub(crate) config: Config,
 }
 
 /// The settings that tell connections apart. TLS and the secret are shown as present or absent.
@@ -49,7 +38,7 @@ impl fmt::Debug for Settings {
         f.debug_struct("Settings")
             .field("identify", &self.identify)
             .field("tls", &self.tls_v1)
-            .field("auth_secret", &Redacted(&self.auth_secret))
+            .field("auth_secret", &Redacted(&self.config.auth_secret))
             .field("subscription", &self.subscription)
             .finish_non_exhaustive()
     }
@@ -103,18 +92,13 @@ impl Settings {
             } else {
                 None
             },
-            deflate: config.deflate,
-            snappy: config.snappy,
-            auth_secret: config.auth_secret.clone(),
             subscription,
             frame_bytes_max: match config.max_msg_size {
                 0 => usize::MAX,
                 bytes => bytes as usize,
             },
             dial_timeout: (!config.dial_timeout.is_zero()).then_some(config.dial_timeout),
-            read_timeout: config.read_timeout,
-            write_timeout: config.write_timeout,
-            heartbeat_interval: config.heartbeat_interval,
+            config: config.clone(),
         })
     }
 

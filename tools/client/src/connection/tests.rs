@@ -15,8 +15,8 @@ use super::*;
 use crate::config::Config;
 use crate::connector::Connecting;
 use crate::error::ConnectionError;
-use crate::testing::tls::{Certificates, TlsStream};
 use crate::testing::{Cut, MockConnection, MockNetwork, MockServer};
+use crate::tests::tls::{Certificates, TlsStream};
 
 /// Keeps what nsqd sends, as text.
 #[derive(Debug, Default)]

@@ -129,13 +129,6 @@ impl Backoff {
             },
         }
     }
-
-    /// Checks the invariants.
-    #[cfg(test)]
-    pub(crate) fn check(&self) {
-        assert!(self.level > 0 || self.period_end.is_none(), "{self:?}");
-        assert!(self.level == 0 || !self.period_max.is_zero(), "{self:?}");
-    }
 }
 
 #[cfg(test)]

@@ -27,6 +27,7 @@ use crate::event::{Callback, Client, Event, Events};
 use crate::lookupd::Lookupd;
 
 /// The settings of a [`Consumer`] that is to be made. See [`Consumer::builder`].
+#[must_use = "a builder does nothing before `connect`"]
 pub struct ConsumerBuilder {
     topic: String,
     channel: String,
@@ -81,7 +82,6 @@ impl ConsumerBuilder {
 
     /// Adds an nsqd to connect to: an [`Address`], a socket address, or a text such as `127.0.0.1:4150`. A text that is
     /// no address is an error of [`connect`](ConsumerBuilder::connect).
-    #[must_use]
     pub fn node<A>(mut self, node: A) -> ConsumerBuilder
     where
         A: TryInto<Address, Error: Into<AddressError>>,
@@ -91,7 +91,6 @@ impl ConsumerBuilder {
     }
 
     /// Adds nsqds to connect to, as [`node`](ConsumerBuilder::node) does.
-    #[must_use]
     pub fn nodes<A>(mut self, nodes: impl IntoIterator<Item = A>) -> ConsumerBuilder
     where
         A: TryInto<Address, Error: Into<AddressError>>,
@@ -101,14 +100,12 @@ impl ConsumerBuilder {
     }
 
     /// Adds an nsqlookupd that names nodes with the topic: `host:port` or a URL (see [`Lookupd::new`]).
-    #[must_use]
     pub fn lookupd(mut self, lookupd: impl Into<String>) -> ConsumerBuilder {
         self.lookupds.push(lookupd.into());
         self
     }
 
     /// Adds nsqlookupds.
-    #[must_use]
     pub fn lookupds<L: Into<String>>(
         mut self,
         lookupds: impl IntoIterator<Item = L>,
@@ -118,7 +115,6 @@ impl ConsumerBuilder {
     }
 
     /// Sets the configuration. The default is [`Config::default`], which has one message in flight.
-    #[must_use]
     pub fn config(mut self, config: Config) -> ConsumerBuilder {
         self.config = config;
         self
@@ -128,7 +124,6 @@ impl ConsumerBuilder {
     /// `false`, [`connect`](ConsumerBuilder::connect) waits for the first connection to each of
     /// [`nodes`](ConsumerBuilder::nodes), and fails if one fails. Later losses are repaired in any case, and nodes that
     /// nsqlookupds name are never an error.
-    #[must_use]
     pub fn retry_first_connection(mut self, retry: bool) -> ConsumerBuilder {
         self.retry_first_connection = retry;
         self
@@ -136,7 +131,6 @@ impl ConsumerBuilder {
 
     /// Sets a filter for the addresses that nsqlookupds name, for instance to prefer one data centre. The filter gets
     /// the union of a poll's answers and returns the addresses to connect to. Existing connections stay.
-    #[must_use]
     pub fn discovery_filter(
         mut self,
         filter: impl Fn(Vec<Address>) -> Vec<Address> + Send + Sync + 'static,
@@ -148,7 +142,6 @@ impl ConsumerBuilder {
     /// Sets a callback for messages whose attempts exceed `max_attempts`. It runs where the application takes messages,
     /// and the message is finished when it returns. Without a callback there is only an [`Event::GaveUp`]. If the
     /// callback panics, the message is requeued.
-    #[must_use]
     pub fn give_up(
         mut self,
         callback: impl Fn(GivenUp) + Send + Sync + 'static,
@@ -158,7 +151,6 @@ impl ConsumerBuilder {
     }
 
     /// Sets how nsqds are reached. The default is [`SystemConnector`].
-    #[must_use]
     pub fn connector(mut self, connector: impl Connector) -> ConsumerBuilder {
         self.connector = Some(Arc::new(connector));
         self
@@ -167,7 +159,6 @@ impl ConsumerBuilder {
     /// Sets a callback for events. It runs on the tasks of the consumer and on threads that answer messages, so it must
     /// not wait. Without a callback, and without a subscriber of `tracing` (feature `tracing`), warnings and errors are
     /// written to standard error.
-    #[must_use]
     pub fn events(mut self, callback: impl Fn(Event) + Send + Sync + 'static) -> ConsumerBuilder {
         self.events = Some(Arc::new(callback));
         self
@@ -175,7 +166,6 @@ impl ConsumerBuilder {
 
     /// Lets the library touch messages that have no answer when half of their timeout is over, up to a limit. The
     /// default is `None`: the library touches no message.
-    #[must_use]
     pub fn auto_touch(mut self, auto_touch: Option<AutoTouch>) -> ConsumerBuilder {
         self.auto_touch = auto_touch;
         self
@@ -183,7 +173,6 @@ impl ConsumerBuilder {
 
     /// Sets the longest time that [`Control::shutdown`](crate::Control::shutdown) waits for answers. The default is 30
     /// s.
-    #[must_use]
     pub fn drain_limit(mut self, limit: Duration) -> ConsumerBuilder {
         self.drain_limit = limit;
         self
@@ -192,7 +181,6 @@ impl ConsumerBuilder {
     /// Sets whether messages that the application has not taken go back to nsqd when the consumer stops, so that other
     /// consumers get them at once. This is the default. With ringq's nsqd, a return does not count as an attempt; with
     /// the original, it does. With `false`, the application still gets these messages.
-    #[must_use]
     pub fn give_back_at_shutdown(mut self, give_back: bool) -> ConsumerBuilder {
         self.gives_back = give_back;
         self
@@ -204,7 +192,6 @@ impl ConsumerBuilder {
     /// A thread that is blocked by a handler may be the one that waits for the sockets of its runtime. If handlers
     /// block for longer than a heartbeat interval, the connections need a runtime of their own, because nsqd ends a
     /// connection that leaves two heartbeats without an answer.
-    #[must_use]
     pub fn runtime(mut self, runtime: Handle) -> ConsumerBuilder {
         self.runtime = Some(runtime);
         self
@@ -225,7 +212,6 @@ impl ConsumerBuilder {
     /// All of these count in [`ConsumerStats::dedup`](crate::ConsumerStats::dedup), and in `nsq_client_dedup_total`
     /// with the feature `metrics`.
     #[cfg(feature = "dedup")]
-    #[must_use]
     pub fn dedup(mut self, dedup: Dedup) -> ConsumerBuilder {
         self.dedup = Some(dedup);
         self

@@ -1,7 +1,7 @@
 //! [`ConsumerConnection`]: one connection of a consumer, for the threads that answer messages.
 
 #[cfg(feature = "dedup")]
-use std::sync::atomic::AtomicUsize;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -30,7 +30,7 @@ pub(crate) struct ConsumerConnection {
     pub(crate) msg_timeout_max: Duration,
     /// True when a message can be given back without counting an attempt.
     pub(crate) has_uncounted: bool,
-    outbox: Outbox,
+    pub(crate) outbox: Outbox,
     /// The highest RDY so far.
     ready_peak: AtomicU32,
     /// True when it was reported that nsqd accepts less than `max_in_flight`.
@@ -40,9 +40,10 @@ pub(crate) struct ConsumerConnection {
     answered: AtomicU64,
     /// The time of the last message, in milliseconds since `created_at`, plus 1. 0 means none.
     last_message_ms: AtomicU64,
-    /// The messages about which the store of handled messages is asked.
+    /// Each message about which the store of handled messages is asked has a clone, until the store has answered or is
+    /// not asked any more.
     #[cfg(feature = "dedup")]
-    checks: AtomicUsize,
+    pub(crate) checks: Arc<()>,
     is_lost: AtomicBool,
     /// True when nsqd will send nothing more. The last answer then closes the connection.
     is_draining: AtomicBool,
@@ -72,7 +73,7 @@ impl ConsumerConnection {
             answered: AtomicU64::new(0),
             last_message_ms: AtomicU64::new(0),
             #[cfg(feature = "dedup")]
-            checks: AtomicUsize::new(0),
+            checks: Arc::default(),
             is_lost: AtomicBool::new(false),
             is_draining: AtomicBool::new(false),
         }
@@ -103,11 +104,6 @@ impl ConsumerConnection {
         self.ready_peak.load(Ordering::Relaxed)
     }
 
-    /// Returns the output, to wait for a position.
-    pub(crate) fn outbox(&self) -> &Outbox {
-        &self.outbox
-    }
-
     /// Counts messages that nsqd sent.
     pub(crate) fn count_received(&self, now: Instant, count: u64) {
         let ms = now.duration_since(self.created_at).as_millis();
@@ -126,22 +122,10 @@ impl ConsumerConnection {
         }
     }
 
-    /// Counts a message about which the store of handled messages is asked.
-    #[cfg(feature = "memcached")]
-    pub(crate) fn begin_check(&self) {
-        self.checks.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// States that the store has answered about a message, or is not asked any more.
-    #[cfg(feature = "memcached")]
-    pub(crate) fn end_check(&self) {
-        self.checks.fetch_sub(1, Ordering::Relaxed);
-    }
-
     /// Returns the number of messages about which the store of handled messages is asked.
     #[cfg(feature = "dedup")]
     pub(crate) fn checks(&self) -> usize {
-        self.checks.load(Ordering::Relaxed)
+        Arc::strong_count(&self.checks) - 1
     }
 
     /// Returns the number of messages that were received and not answered.
@@ -179,10 +163,5 @@ impl ConsumerConnection {
     /// Returns true if the connection is over.
     pub(crate) fn is_lost(&self) -> bool {
         self.is_lost.load(Ordering::Relaxed)
-    }
-
-    /// Ends the connection at once.
-    pub(crate) fn abort(&self) {
-        self.outbox.abort();
     }
 }

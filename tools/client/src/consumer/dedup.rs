@@ -119,12 +119,8 @@ impl DedupTask {
     /// Keeps the messages that the application gets at once. Takes the others out of `messages`: a copy of a message
     /// that is done is finished, a copy of one in progress waits, and a store is asked first.
     pub(crate) fn keep_fresh(self: &Arc<DedupTask>, messages: &mut Vec<Message>) {
-        let scope = self
-            .state
-            .events
-            .client()
-            .subscription()
-            .unwrap_or_default();
+        let client = self.state.events.client();
+        let scope = client.subscription().unwrap_or_default();
         let arrived = std::mem::take(messages);
         messages.reserve(arrived.len());
         for message in arrived {
@@ -156,7 +152,7 @@ impl DedupTask {
 
     /// Asks the filter of this process about a message that has arrived. Returns a fresh message.
     fn decide(&self, key: FilterKey, message: Message) -> Option<Message> {
-        match self.dedup.begin(key, &self.claim_ends) {
+        match self.dedup.filter().begin(key, &self.claim_ends) {
             FilterAnswer::Fresh(claim) => Some(self.fresh(message, claim)),
             FilterAnswer::Done => {
                 self.finish(&message);
@@ -223,7 +219,7 @@ impl DedupTask {
                 self.begin_store_check(waiting);
                 continue;
             }
-            match self.dedup.begin(waiting.key, &self.claim_ends) {
+            match self.dedup.filter().begin(waiting.key, &self.claim_ends) {
                 FilterAnswer::Fresh(claim) => {
                     let message = self.fresh(waiting.copy, claim);
                     self.deliver(message);
@@ -291,12 +287,6 @@ impl DedupTask {
             }
         }
     }
-
-    /// Ends the consumer for the application, after the filter is saved.
-    fn end(&self) {
-        self.inbox.close();
-        self.is_over.send_replace(true);
-    }
 }
 
 impl Held for Message {
@@ -328,25 +318,6 @@ impl Held for Message {
     }
 }
 
-/// Counts a check with the connection of its copy, until the check is answered or dropped.
-#[cfg(feature = "memcached")]
-struct CountedCheck(Arc<ConsumerConnection>);
-
-#[cfg(feature = "memcached")]
-impl CountedCheck {
-    fn new(connection: &Arc<ConsumerConnection>) -> CountedCheck {
-        connection.begin_check();
-        CountedCheck(Arc::clone(connection))
-    }
-}
-
-#[cfg(feature = "memcached")]
-impl Drop for CountedCheck {
-    fn drop(&mut self) {
-        self.0.end_check();
-    }
-}
-
 impl DedupTask {
     /// Asks the store about a message that has arrived, or about a copy that has waited: in a task, because the store
     /// takes its time.
@@ -357,12 +328,11 @@ impl DedupTask {
         let task = Arc::clone(self);
         let delivery = waiting.copy.delivery();
         let (is_new, connection) = (!delivery.has_waited(), &delivery.source.connection);
-        let (counted, msg_timeout) = (CountedCheck::new(connection), connection.msg_timeout);
+        let (counted, msg_timeout) = (Arc::clone(&connection.checks), connection.msg_timeout);
         self.runtime.spawn(async move {
             let _counted = counted;
-            let request = task
-                .dedup
-                .begin_shared(waiting.key, msg_timeout, &task.claim_ends);
+            let filter = task.dedup.filter();
+            let request = filter.begin_shared(waiting.key, msg_timeout, &task.claim_ends);
             let answer = request.await;
             task.set_availability(answer.as_ref().err().map(ToString::to_string));
             match answer {
@@ -500,11 +470,12 @@ pub(crate) async fn serve_waiting_copies(task: Arc<DedupTask>) {
     drop(ending);
 }
 
-/// Ends the consumer, also if the runtime drops the task.
+/// Ends the consumer for the application, also if the runtime drops the task.
 struct Ending<'a>(&'a DedupTask);
 
 impl Drop for Ending<'_> {
     fn drop(&mut self) {
-        self.0.end();
+        self.0.inbox.close();
+        self.0.is_over.send_replace(true);
     }
 }

@@ -224,17 +224,6 @@ impl Flow {
             self.backoff.wait(now, NO_CONNECTION);
         }
     }
-
-    /// Checks the invariants.
-    #[cfg(test)]
-    pub(crate) fn check(&self) {
-        self.ready.check();
-        self.backoff.check();
-        if self.backoff.level() > 0 && !self.is_stopped {
-            let is_testing = self.ready.total() == 1;
-            assert!(self.backoff.is_period_running() != is_testing, "{self:?}");
-        }
-    }
 }
 
 #[cfg(test)]

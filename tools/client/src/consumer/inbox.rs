@@ -14,10 +14,10 @@ use super::ready::ConnectionId;
 /// The inbox counts the messages of each connection, so that the connection can keep a bound (see
 /// [`Receiver`](super::node::Receiver)).
 #[derive(Debug, Default)]
-pub(crate) struct Inbox(Mutex<State>);
+pub(crate) struct Inbox(Mutex<InboxQueue>);
 
 #[derive(Debug, Default)]
-struct State {
+struct InboxQueue {
     queue: VecDeque<Message>,
     /// The number of messages of each connection that has some.
     waiting: BTreeMap<ConnectionId, usize>,
@@ -117,7 +117,7 @@ impl Inbox {
     }
 }
 
-impl State {
+impl InboxQueue {
     /// Removes the messages for which `is_out` is true, and returns them. They must be dropped without the lock,
     /// because a message that is dropped may be answered.
     fn split(&mut self, is_out: impl Fn(&Message) -> bool) -> VecDeque<Message> {

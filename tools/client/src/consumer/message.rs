@@ -19,7 +19,7 @@ use super::backoff::Verdict;
 use super::connection::ConsumerConnection;
 use super::state::{ConsumerState, Phase, now};
 use crate::address::Address;
-use crate::connection::{Outbox, Position, RawMessage, Sent};
+use crate::connection::{Position, RawMessage, Sent};
 use crate::error::ConnectionLost;
 use crate::event::{Client, Event};
 
@@ -263,23 +263,17 @@ enum Way {
 }
 
 impl Answered {
+    /// Makes the future of a command that is queued for `connection`, or that the connection has refused.
     #[inline]
-    pub(crate) fn sent(outbox: &Outbox, position: Position) -> Answered {
-        Answered(Way::Sent(outbox.sent(position)))
+    fn of(connection: &ConsumerConnection, queued: Result<Position, ConnectionLost>) -> Answered {
+        Answered(match queued {
+            Ok(position) => Way::Sent(connection.outbox.sent(position)),
+            Err(lost) => Way::Over(Err(lost)),
+        })
     }
 
-    /// An answer whose command is not queued yet.
-    #[cfg(feature = "dedup")]
-    pub(crate) fn later(answered: tokio::sync::oneshot::Receiver<Answered>) -> Answered {
-        Answered(Way::Later(answered))
-    }
-
-    pub(crate) fn nothing() -> Answered {
+    fn nothing() -> Answered {
         Answered(Way::Over(Ok(())))
-    }
-
-    pub(crate) fn lost(lost: ConnectionLost) -> Answered {
-        Answered(Way::Over(Err(lost)))
     }
 }
 
@@ -294,7 +288,7 @@ impl Future for Answered {
             Way::Later(answered) => {
                 let answered = std::task::ready!(Pin::new(answered).poll(cx));
                 // A runtime that ends takes the connection with it.
-                *self = answered.unwrap_or_else(|_| Answered::lost(ConnectionLost));
+                *self = answered.unwrap_or(Answered(Way::Over(Err(ConnectionLost))));
                 self.poll(cx)
             }
         }
@@ -364,10 +358,8 @@ impl Source {
         write: impl FnOnce(&mut Vec<u8>),
     ) -> Answered {
         let Source { state, connection } = self;
-        match state.answer(connection, verdict, is_finish, write) {
-            Ok(position) => Answered::sent(connection.outbox(), position),
-            Err(lost) => Answered::lost(lost),
-        }
+        let queued = state.answer(connection, verdict, is_finish, write);
+        Answered::of(connection, queued)
     }
 }
 
@@ -509,7 +501,9 @@ impl Delivery {
             return Answered::nothing();
         }
         #[cfg(feature = "dedup")]
-        if let Some(claim) = self.claim.take() {
+        let claim = self.claim.lock().take();
+        #[cfg(feature = "dedup")]
+        if let Some(claim) = claim {
             return self.answer_claimed(claim, verdict, is_finish, write);
         }
         self.source.send(verdict, is_finish, write)
@@ -521,15 +515,13 @@ impl Delivery {
             return Answered::nothing();
         }
         let connection = &self.source.connection;
-        match connection.send(|out| encode::touch(out, &self.id)) {
-            Ok(position) => {
-                let age = now().duration_since(self.delivered_at).as_nanos();
-                let age = u64::try_from(age).unwrap_or(u64::MAX);
-                self.touched_ns.store(age, Ordering::Relaxed);
-                Answered::sent(connection.outbox(), position)
-            }
-            Err(lost) => Answered::lost(lost),
+        let queued = connection.send(|out| encode::touch(out, &self.id));
+        if queued.is_ok() {
+            let age = now().duration_since(self.delivered_at).as_nanos();
+            let age = u64::try_from(age).unwrap_or(u64::MAX);
+            self.touched_ns.store(age, Ordering::Relaxed);
         }
+        Answered::of(connection, queued)
     }
 }
 

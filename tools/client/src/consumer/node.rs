@@ -193,7 +193,7 @@ impl NodeTask {
                     // `None`: the limit is too long for an `Instant`, so the connection is never aborted.
                     abort_at = now().checked_add(inner.drain_limit);
                 }
-                () = wait_until(abort_at) => connection.abort(),
+                () = wait_until(abort_at) => connection.outbox.abort(),
             }
         }
     }

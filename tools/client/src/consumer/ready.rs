@@ -491,36 +491,6 @@ impl Ready {
             count,
         });
     }
-
-    /// Checks the invariants.
-    #[cfg(test)]
-    pub(crate) fn check(&self) {
-        let total: u32 = self.connections.iter().map(|found| found.count).sum();
-        assert_eq!(total, self.total, "{self:?}");
-        assert!(total <= self.limit(), "{self:?}");
-        let has_enough = !self.is_backoff && self.max as usize >= self.shares();
-        for found in &self.connections {
-            assert!(found.count <= found.count_max, "{self:?}");
-            assert!(
-                !has_enough || found.count > 0 || found.count_max == 0 || self.is_short(),
-                "{self:?}"
-            );
-            assert!(
-                found.count == 0 || found.retry_at.is_none() || self.is_short(),
-                "{self:?}"
-            );
-        }
-        if !self.is_backoff && !has_enough && !self.is_short() {
-            // Counts are scarce: none is left over while a connection waits.
-            let holding = self.connections.iter().filter(|found| found.count > 0);
-            let able = self.connections.iter().filter(|found| found.count_max > 0);
-            assert_eq!(
-                holding.count(),
-                able.count().min(self.max as usize),
-                "{self:?}"
-            );
-        }
-    }
 }
 
 #[cfg(test)]

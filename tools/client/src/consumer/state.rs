@@ -205,7 +205,7 @@ impl ConsumerState {
         };
         counter.fetch_add(1, Ordering::Relaxed);
         connection.count_answered();
-        // Sequential consistency: either this thread sees that a connection waits, or `carry_out` sees this answer.
+        // Sequential consistency: either this thread sees that a connection waits, or `change` sees this answer.
         if self.is_short.load(Ordering::SeqCst) {
             self.use_room();
         }
@@ -323,13 +323,14 @@ impl ConsumerState {
     pub(crate) fn end(&self) {
         let locked = self.connections.lock();
         for connection in locked.all.values() {
-            connection.abort();
+            connection.outbox.abort();
         }
         drop(locked);
         self.raise_phase(Phase::Stopped);
     }
 
-    /// Changes the flow, which first learns what is in flight, and carries out what follows.
+    /// Changes the flow, which first learns what is in flight. Sends the RDY counts that follow, in their order, before
+    /// the lock is released. Then reports the change of the backoff.
     fn change(
         &self,
         mut locked: MutexGuard<'_, Connections>,
@@ -337,11 +338,6 @@ impl ConsumerState {
     ) {
         locked.count_in_flight();
         let changes = change(&mut locked.flow);
-        self.carry_out(locked, changes);
-    }
-
-    /// Sends the RDY counts, in their order, before the lock is released. Then reports the change of the backoff.
-    fn carry_out(&self, mut locked: MutexGuard<'_, Connections>, changes: Changes) {
         locked.send_ready(&changes);
         self.level.store(locked.flow.level(), Ordering::Relaxed);
         let is_short = locked.flow.is_short();

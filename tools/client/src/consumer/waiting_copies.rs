@@ -244,28 +244,6 @@ impl<T: Held> WaitingCopies<T> {
         }
         relieved
     }
-
-    /// Checks the invariants.
-    #[cfg(test)]
-    pub(super) fn check(&self) {
-        let by_key: usize = self.by_key.values().map(BTreeSet::len).sum();
-        assert_eq!(by_key, self.waiting.len());
-        assert_eq!(
-            self.by_connection.values().sum::<usize>(),
-            self.waiting.len()
-        );
-        for (connection, count) in &self.by_connection {
-            let copies = self.waiting.values();
-            let copies = copies.filter(|waiting| waiting.copy.connection() == *connection);
-            assert_eq!(copies.count(), *count);
-        }
-        for (key, numbers) in &self.by_key {
-            assert!(!numbers.is_empty());
-            for number in numbers {
-                assert_eq!(self.waiting[number].key, *key);
-            }
-        }
-    }
 }
 
 #[cfg(test)]

@@ -48,7 +48,7 @@ filter_from!(Memcached);
 
 /// A filter or a store in use.
 #[derive(Debug)]
-pub(super) enum ActiveFilter {
+pub(crate) enum ActiveFilter {
     Inverse(Deduplicator<InverseBloom>),
     Forgetful(Deduplicator<ForgetfulBloom>),
     Roaring(Deduplicator<RoaringPair>),
@@ -81,19 +81,19 @@ pub(crate) enum FilterAnswer {
     Done,
 }
 
-/// Makes a deduplicator over this filter, or over the filter that the file has. Also returns true in the second case.
+/// Puts this filter to use, or the filter that the file has. Also returns true in the second case.
 fn activate<M: Sizes>(
     filter: M,
     state: Option<&mut StateFile>,
-) -> Result<(Deduplicator<M>, bool), SetupError> {
+    active: fn(Deduplicator<M>) -> ActiveFilter,
+) -> Result<(ActiveFilter, bool), SetupError> {
     let saved = match state {
         Some(state) => state.restore(&filter)?,
         None => None,
     };
-    Ok(match saved {
-        Some(saved) => (Deduplicator::new(saved), true),
-        None => (Deduplicator::new(filter), false),
-    })
+    let is_restored = saved.is_some();
+    let filter = Deduplicator::new(saved.unwrap_or(filter));
+    Ok((active(filter), is_restored))
 }
 
 impl ActiveFilter {
@@ -104,18 +104,9 @@ impl ActiveFilter {
         state: Option<&mut StateFile>,
     ) -> Result<(ActiveFilter, bool), SetupError> {
         Ok(match filter {
-            AnyFilter::InverseBloom(filter) => {
-                let (made, is_restored) = activate(filter, state)?;
-                (ActiveFilter::Inverse(made), is_restored)
-            }
-            AnyFilter::ForgetfulBloom(filter) => {
-                let (made, is_restored) = activate(filter, state)?;
-                (ActiveFilter::Forgetful(made), is_restored)
-            }
-            AnyFilter::RoaringPair(filter) => {
-                let (made, is_restored) = activate(filter, state)?;
-                (ActiveFilter::Roaring(made), is_restored)
-            }
+            AnyFilter::InverseBloom(filter) => activate(filter, state, ActiveFilter::Inverse)?,
+            AnyFilter::ForgetfulBloom(filter) => activate(filter, state, ActiveFilter::Forgetful)?,
+            AnyFilter::RoaringPair(filter) => activate(filter, state, ActiveFilter::Roaring)?,
             #[cfg(feature = "memcached")]
             AnyFilter::Memcached(store) => (ActiveFilter::Memcached(store), false),
         })
@@ -160,7 +151,7 @@ impl ActiveFilter {
     }
 
     /// Asks a filter of this process.
-    pub(super) fn begin(&self, key: FilterKey, ends: &Arc<ClaimEnds>) -> FilterAnswer {
+    pub(crate) fn begin(&self, key: FilterKey, ends: &Arc<ClaimEnds>) -> FilterAnswer {
         match self {
             ActiveFilter::Inverse(filter) => begin(filter, key, ends, GuardOrLease::Inverse),
             ActiveFilter::Forgetful(filter) => begin(filter, key, ends, GuardOrLease::Forgetful),
@@ -172,7 +163,7 @@ impl ActiveFilter {
 
     /// Asks the store that several consumers share. The future resolves at once for a filter of this process.
     #[cfg(feature = "memcached")]
-    pub(super) async fn begin_shared(
+    pub(crate) async fn begin_shared(
         &self,
         key: FilterKey,
         msg_timeout: Duration,

@@ -4,9 +4,10 @@ use std::borrow::Cow;
 use std::fmt;
 use std::str::FromStr;
 
-use serde::Deserializer;
-use serde::de::{self, DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::de::{DeserializeSeed, IgnoredAny, MapAccess, SeqAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
+use thiserror::Error;
 
 /// The most reference tokens of a pointer. The parser of JSON follows at most 127 levels.
 const TOKENS_MAX: usize = 100;
@@ -25,36 +26,23 @@ pub struct JsonPointer {
 }
 
 /// The reason why a text is no JSON pointer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
 pub enum PointerError {
     /// The text does not begin with a slash.
+    #[error("the JSON pointer {0:?} does not begin with a slash; write /{0} for the member {0:?}")]
     NoSlash(String),
     /// A tilde stands before something else than 0 or 1.
+    #[error(
+        "the JSON pointer {0:?} has a tilde that is not followed by 0 or 1; write ~0 for a tilde and ~1 for a slash"
+    )]
     Escape(String),
     /// The pointer has too many reference tokens.
+    #[error(
+        "the JSON pointer has {0} reference tokens, and must have at most {max}",
+        max = TOKENS_MAX
+    )]
     TooDeep(usize),
 }
-
-impl fmt::Display for PointerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PointerError::NoSlash(text) => write!(
-                f,
-                "the JSON pointer {text:?} does not begin with a slash; write /{text} for the member {text:?}"
-            ),
-            PointerError::Escape(text) => write!(
-                f,
-                "the JSON pointer {text:?} has a tilde that is not followed by 0 or 1; write ~0 for a tilde and ~1 for a slash"
-            ),
-            PointerError::TooDeep(tokens) => write!(
-                f,
-                "the JSON pointer has {tokens} reference tokens, and must have at most {TOKENS_MAX}"
-            ),
-        }
-    }
-}
-
-impl std::error::Error for PointerError {}
 
 impl FromStr for JsonPointer {
     type Err = PointerError;
@@ -150,30 +138,17 @@ impl JsonPointer {
 }
 
 /// A string that is borrowed if it has no escapes.
-struct Text<'a>(Cow<'a, str>);
+#[derive(Deserialize)]
+#[serde(transparent)]
+struct Text<'a>(#[serde(borrow)] Cow<'a, str>);
 
-impl<'de> de::Deserialize<'de> for Text<'de> {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Text<'de>, D::Error> {
-        struct Strings;
-
-        impl<'de> Visitor<'de> for Strings {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a string")
-            }
-
-            fn visit_borrowed_str<E>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E>(self, text: &str) -> Result<Text<'de>, E> {
-                Ok(Text(Cow::Owned(text.to_owned())))
-            }
-        }
-
-        from.deserialize_str(Strings)
-    }
+/// Visits values that have no further ones inside.
+macro_rules! nothing_inside {
+    ($($visit:ident: $value:ty,)*) => {
+        $(fn $visit<E>(self, _: $value) -> Result<Self::Value, E> {
+            Ok(None)
+        })*
+    };
 }
 
 /// A walk to the value with these reference tokens. It reads all that is beside the value without keeping it.
@@ -187,7 +162,7 @@ impl<'de> DeserializeSeed<'de> for PointerWalk<'_> {
 
     fn deserialize<D: Deserializer<'de>>(self, from: D) -> Result<Self::Value, D::Error> {
         match self.tokens {
-            [] => de::Deserialize::deserialize(from).map(Some),
+            [] => Deserialize::deserialize(from).map(Some),
             _ => from.deserialize_any(self),
         }
     }
@@ -233,26 +208,12 @@ impl<'de> Visitor<'de> for PointerWalk<'_> {
         Ok(found)
     }
 
-    // Nothing is inside of other values.
-
-    fn visit_bool<E>(self, _: bool) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_i64<E>(self, _: i64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_u64<E>(self, _: u64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_f64<E>(self, _: f64) -> Result<Self::Value, E> {
-        Ok(None)
-    }
-
-    fn visit_str<E>(self, _: &str) -> Result<Self::Value, E> {
-        Ok(None)
+    nothing_inside! {
+        visit_bool: bool,
+        visit_i64: i64,
+        visit_u64: u64,
+        visit_f64: f64,
+        visit_str: &str,
     }
 
     fn visit_unit<E>(self) -> Result<Self::Value, E> {

@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn the_metric_counts_the_requests_that_the_stats_count() {
         let counters = Counters::default();
-        let metrics = crate::testing::metric_counts::counted(|| {
+        let metrics = crate::tests::metric_counts::counted(|| {
             counters.add(Count::FailedCheck);
             assert_eq!(counters.add(Count::FailedEnd), 1, "checks count apart");
             counters.add(Count::FailedEnd);

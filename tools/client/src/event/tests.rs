@@ -149,7 +149,7 @@ fn tracing_gets_each_event_with_its_fields() {
 #[cfg(feature = "metrics")]
 #[test]
 fn metrics_count_each_event() {
-    let counts = crate::testing::metric_counts::counted(|| {
+    let counts = crate::tests::metric_counts::counted(|| {
         let sink = Events::new(Client::producer(), None);
         events().into_iter().for_each(|event| sink.emit(|_| event));
     });

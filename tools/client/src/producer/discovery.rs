@@ -68,30 +68,11 @@ impl Discovery {
             progress,
         }
     }
-
-    /// Waits until a node is found, or until each nsqlookupd has answered or failed. Returns a failure.
-    pub(crate) async fn first_result(
-        mut progress: watch::Receiver<Progress>,
-    ) -> Option<Arc<LookupdError>> {
-        match progress.wait_for(|progress| progress.has_result).await {
-            Ok(found) => found.failure.clone(),
-            // The producer is closed.
-            Err(_) => None,
-        }
-    }
-
-    pub(crate) fn progress(&self) -> watch::Receiver<Progress> {
-        self.progress.clone()
-    }
-
-    pub(crate) fn stop(&self) {
-        self.task.abort();
-    }
 }
 
 impl Drop for Discovery {
     fn drop(&mut self) {
-        self.stop();
+        self.task.abort();
     }
 }
 
@@ -101,7 +82,7 @@ impl Producer {
         let Some(plan) = &self.0.plan else {
             return Ok(());
         };
-        let progress = {
+        let mut progress = {
             let mut discovery = self.0.discovery.lock();
             if self.0.is_closed() {
                 return Err(PublishError::Stopped);
@@ -110,12 +91,15 @@ impl Producer {
             discovery.take_if(|discovery| discovery.task.is_finished());
             discovery
                 .get_or_insert_with(|| Discovery::start(plan.clone(), Arc::downgrade(&self.0)))
-                .progress()
+                .progress
+                .clone()
         };
         if self.0.pool.lock().len() > 0 {
             return Ok(());
         }
-        let failure = Discovery::first_result(progress).await;
+        let found = progress.wait_for(|progress| progress.has_result).await;
+        // Without a result, the producer is closed.
+        let failure = found.ok().and_then(|found| found.failure.clone());
         match self.0.pool.lock().len() {
             0 if self.0.is_closed() => Err(PublishError::Stopped),
             0 => Err(PublishError::NoNode(failure)),

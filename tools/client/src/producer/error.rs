@@ -5,6 +5,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use thiserror::Error;
 use wire::name::InvalidName;
 
 use super::Receipt;
@@ -15,16 +16,20 @@ use crate::error::{ConnectionError, ErrorFrame, Outcome};
 use crate::lookupd::LookupdError;
 
 /// The reason why a publish failed. [`PublishError::outcome`] says whether the message may be stored all the same.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Error)]
 #[non_exhaustive]
 pub enum PublishError {
     /// The topic name is invalid: 1 to 64 bytes of `.a-zA-Z0-9_-`, and an optional `#ephemeral` at the end.
+    #[error("invalid topic name: {}", InvalidName(.0))]
     Topic(String),
     /// A body is empty, which nsqd refuses.
+    #[error("a message is empty, which nsqd refuses")]
     EmptyMessage,
     /// There is no body to publish.
+    #[error("there is no message to publish")]
     NoMessage,
     /// A body is longer than `max_msg_size`, or the bodies together are longer than a command can be.
+    #[error("message too big: {bytes} bytes, {bytes_max} are allowed")]
     TooLarge {
         /// The length, in bytes.
         bytes: usize,
@@ -32,21 +37,28 @@ pub enum PublishError {
         bytes_max: usize,
     },
     /// The number of the message is missing, or there should be none.
-    Number(NumberError),
+    #[error("{0}")]
+    Number(#[source] NumberError),
     /// The producer is closed.
+    #[error("stopped")]
     Stopped,
     /// The producer has no such node.
+    #[error("the producer has no node {0}")]
     UnknownNode(Address),
     /// The producer knows no node: no nsqlookupd named one.
-    NoNode(Option<Arc<LookupdError>>),
+    #[error("{}", no_node_text(.0.as_deref()))]
+    NoNode(#[source] Option<Arc<LookupdError>>),
     /// No connection could be made. With several nodes, this is the error of the last one that was tried.
+    #[error("{node}: {error}")]
     Connect {
         /// The nsqd.
         node: Address,
         /// The reason.
+        #[source]
         error: Arc<ConnectionError>,
     },
     /// nsqd refused the publish.
+    #[error("{error}")]
     Refused {
         /// The nsqd.
         node: Address,
@@ -54,21 +66,26 @@ pub enum PublishError {
         error: ErrorFrame,
     },
     /// The connection was lost before the command left this process.
+    #[error("not connected: {node}: {error}; the message was not sent")]
     NotSent {
         /// The nsqd.
         node: Address,
         /// The reason.
+        #[source]
         error: Arc<ConnectionError>,
     },
     /// The connection was lost before nsqd answered. nsqd may have the message.
+    #[error("not connected: {node}: {error}; the message may be stored")]
     Lost {
         /// The nsqd.
         node: Address,
         /// The reason.
+        #[source]
         error: Arc<ConnectionError>,
     },
     /// A numbered message whose outcome was unknown came again, and nsqd refused it. nsqd may have the message from the
     /// time before.
+    #[error("{node} refused the message when it came again: {error}; the message may be stored")]
     ResendRefused {
         /// The nsqd.
         node: Address,
@@ -76,6 +93,7 @@ pub enum PublishError {
         error: ErrorFrame,
     },
     /// The publish timeout ended before nsqd answered.
+    #[error("{}", timeout_text(*.limit, .node.as_ref()))]
     Timeout {
         /// The timeout.
         limit: Duration,
@@ -224,59 +242,17 @@ fn is_failure(error: &ErrorFrame) -> bool {
     )
 }
 
-impl fmt::Display for PublishError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PublishError::Topic(topic) => write!(f, "invalid topic name: {}", InvalidName(topic)),
-            PublishError::EmptyMessage => f.write_str("a message is empty, which nsqd refuses"),
-            PublishError::NoMessage => f.write_str("there is no message to publish"),
-            PublishError::TooLarge { bytes, bytes_max } => {
-                write!(f, "message too big: {bytes} bytes, {bytes_max} are allowed")
-            }
-            PublishError::Number(error) => error.fmt(f),
-            PublishError::Stopped => f.write_str("stopped"),
-            PublishError::UnknownNode(node) => write!(f, "the producer has no node {node}"),
-            PublishError::NoNode(None) => f.write_str("no nsqlookupd knows an nsqd"),
-            PublishError::NoNode(Some(error)) => write!(f, "no nsqd is known: {error}"),
-            PublishError::Connect { node, error } => write!(f, "{node}: {error}"),
-            PublishError::Refused { error, .. } => write!(f, "{error}"),
-            PublishError::NotSent { node, error } => {
-                write!(
-                    f,
-                    "not connected: {node}: {error}; the message was not sent"
-                )
-            }
-            PublishError::Lost { node, error } => {
-                write!(
-                    f,
-                    "not connected: {node}: {error}; the message may be stored"
-                )
-            }
-            PublishError::ResendRefused { node, error } => write!(
-                f,
-                "{node} refused the message when it came again: {error}; the message may be stored"
-            ),
-            PublishError::Timeout { limit, node } => match node {
-                Some(node) => write!(
-                    f,
-                    "no answer from {node} within {limit:?}; the message may be stored"
-                ),
-                None => write!(f, "no nsqd took the message within {limit:?}"),
-            },
-        }
+fn no_node_text(failure: Option<&LookupdError>) -> String {
+    match failure {
+        None => "no nsqlookupd knows an nsqd".to_owned(),
+        Some(error) => format!("no nsqd is known: {error}"),
     }
 }
 
-impl std::error::Error for PublishError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            PublishError::Connect { error, .. }
-            | PublishError::NotSent { error, .. }
-            | PublishError::Lost { error, .. } => Some(error),
-            PublishError::NoNode(Some(error)) => Some(error),
-            PublishError::Number(error) => Some(error),
-            _ => None,
-        }
+fn timeout_text(limit: Duration, node: Option<&Address>) -> String {
+    match node {
+        Some(node) => format!("no answer from {node} within {limit:?}; the message may be stored"),
+        None => format!("no nsqd took the message within {limit:?}"),
     }
 }
 
@@ -322,67 +298,30 @@ impl std::error::Error for ReplicationError {
 }
 
 /// The reason why a producer cannot be built.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum BuildError {
     /// There is no node and no nsqlookupd.
+    #[error("a producer needs the address of an nsqd or of an nsqlookupd")]
     NoNodes,
     /// The address of a node is wrong.
-    Address(AddressError),
+    #[error("{0}")]
+    Address(#[source] AddressError),
     /// The number of permits is 0 or too large.
+    #[error("{0} permits: 1 to 2^29 are allowed")]
     Permits(usize),
     /// A limit of the batching is 0.
+    #[error("the limits of the batching must be 1 or more")]
     Batching,
     /// The system has no randomness for the id of the publisher.
-    Randomness(io::Error),
+    #[error("cannot draw the id of the publisher: {0}")]
+    Randomness(#[source] io::Error),
     /// An option of the configuration is wrong.
-    Option(OptionError),
+    #[error("{0}")]
+    Option(#[from] OptionError),
     /// The address of an nsqlookupd is wrong.
-    Lookupd(LookupdError),
-}
-
-impl fmt::Display for BuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BuildError::NoNodes => {
-                f.write_str("a producer needs the address of an nsqd or of an nsqlookupd")
-            }
-            BuildError::Permits(permits) => {
-                write!(f, "{permits} permits: 1 to 2^29 are allowed")
-            }
-            BuildError::Batching => f.write_str("the limits of the batching must be 1 or more"),
-            BuildError::Randomness(error) => {
-                write!(f, "cannot draw the id of the publisher: {error}")
-            }
-            BuildError::Address(error) => error.fmt(f),
-            BuildError::Option(error) => error.fmt(f),
-            BuildError::Lookupd(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for BuildError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match self {
-            BuildError::Randomness(error) => Some(error),
-            BuildError::Address(error) => Some(error),
-            BuildError::Option(error) => Some(error),
-            BuildError::Lookupd(error) => Some(error),
-            _ => None,
-        }
-    }
-}
-
-impl From<OptionError> for BuildError {
-    fn from(error: OptionError) -> BuildError {
-        BuildError::Option(error)
-    }
-}
-
-impl From<LookupdError> for BuildError {
-    fn from(error: LookupdError) -> BuildError {
-        BuildError::Lookupd(error)
-    }
+    #[error("{0}")]
+    Lookupd(#[from] LookupdError),
 }
 
 #[cfg(test)]

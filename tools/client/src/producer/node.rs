@@ -45,13 +45,13 @@ pub(crate) struct Node {
     /// Held by a message of a refused command while it is sent alone. So no other such message lies behind it when nsqd
     /// refuses it and closes the connection.
     pub(crate) sent_alone: Arc<tokio::sync::Mutex<()>>,
-    state: Mutex<State>,
+    state: Mutex<NodeState>,
     /// The tasks that may have publishes without an answer.
     sessions: Mutex<Vec<Weak<Session>>>,
 }
 
 /// The connection of a node.
-enum State {
+enum NodeState {
     /// There is none. The next publish makes one.
     None,
     /// A task makes one, and sends the result to those who wait, in their order.
@@ -67,9 +67,9 @@ enum State {
     Retired,
 }
 
-impl State {
-    fn connecting(session: &Arc<Session>, waiting: Vec<oneshot::Sender<Connected>>) -> State {
-        State::Connecting {
+impl NodeState {
+    fn connecting(session: &Arc<Session>, waiting: Vec<oneshot::Sender<Connected>>) -> NodeState {
+        NodeState::Connecting {
             session: Arc::clone(session),
             waiting,
             is_paused: false,
@@ -93,7 +93,7 @@ impl Node {
             counters: Arc::default(),
             wanted: Notify::new(),
             sent_alone: Arc::default(),
-            state: Mutex::new(State::None),
+            state: Mutex::new(NodeState::None),
             sessions: Mutex::default(),
         }
     }
@@ -110,9 +110,9 @@ impl Node {
         let task = {
             let mut state = self.state.lock();
             match &mut *state {
-                State::Open(connection) => return Ok(Arc::clone(connection)),
-                State::Retired => return Err(Arc::new(ConnectionError::Stopped)),
-                State::Connecting {
+                NodeState::Open(connection) => return Ok(Arc::clone(connection)),
+                NodeState::Retired => return Err(Arc::new(ConnectionError::Stopped)),
+                NodeState::Connecting {
                     waiting, is_paused, ..
                 } => {
                     waiting.push(done);
@@ -121,12 +121,12 @@ impl Node {
                     }
                     None
                 }
-                State::None => {
+                NodeState::None => {
                     let task = NodeTask::new(Arc::clone(self));
                     let mut sessions = self.sessions.lock();
                     sessions.retain(|session| session.strong_count() > 0);
                     sessions.push(Arc::downgrade(&task.session));
-                    *state = State::connecting(&task.session, vec![done]);
+                    *state = NodeState::connecting(&task.session, vec![done]);
                     Some(task)
                 }
             }
@@ -144,8 +144,8 @@ impl Node {
     pub(crate) fn is_connected(&self) -> bool {
         matches!(
             &*self.state.lock(),
-            State::Open(_)
-                | State::Connecting {
+            NodeState::Open(_)
+                | NodeState::Connecting {
                     is_paused: false,
                     ..
                 }
@@ -160,17 +160,17 @@ impl Node {
             negotiated: Arc::new(negotiated.clone()),
         });
         let mut state = self.state.lock();
-        let State::Connecting { waiting, .. } = &mut *state else {
+        let NodeState::Connecting { waiting, .. } = &mut *state else {
             // The node was retired while the connection was being made. Publishes that are sent again still have their
             // answers.
             drop(state);
-            if !connection.session().is_busy() {
-                connection.close();
+            if !connection.session.is_busy() {
+                connection.outbox.close();
             }
             return;
         };
         let waiting = std::mem::take(waiting);
-        *state = State::Open(Arc::clone(connection));
+        *state = NodeState::Open(Arc::clone(connection));
         drop(state);
         for waiter in waiting {
             // Callers that went away need no connection.
@@ -188,7 +188,7 @@ impl Node {
             retry_in,
         });
         let mut state = self.state.lock();
-        let State::Connecting {
+        let NodeState::Connecting {
             waiting, is_paused, ..
         } = &mut *state
         else {
@@ -197,7 +197,7 @@ impl Node {
         let waiting = std::mem::take(waiting);
         match retry_in {
             Some(_) => *is_paused = true,
-            None => *state = State::None,
+            None => *state = NodeState::None,
         }
         drop(state);
         for waiter in waiting {
@@ -208,18 +208,18 @@ impl Node {
 
     /// Uses `connection` no more: the next publish makes a new connection.
     fn leave(&self, connection: &Arc<ProducerConnection>) {
-        self.leave_for(connection, State::None);
+        self.leave_for(connection, NodeState::None);
     }
 
     /// Uses `connection` no more: its task makes the next connection, and the next publishes wait for this one.
     fn await_next(&self, connection: &Arc<ProducerConnection>) {
-        let next = State::connecting(connection.session(), Vec::new());
+        let next = NodeState::connecting(&connection.session, Vec::new());
         self.leave_for(connection, next);
     }
 
-    fn leave_for(&self, connection: &Arc<ProducerConnection>, next: State) {
+    fn leave_for(&self, connection: &Arc<ProducerConnection>, next: NodeState) {
         let mut state = self.state.lock();
-        if matches!(&*state, State::Open(present) if Arc::ptr_eq(present, connection)) {
+        if matches!(&*state, NodeState::Open(present) if Arc::ptr_eq(present, connection)) {
             *state = next;
         }
     }
@@ -227,7 +227,7 @@ impl Node {
     /// Waits before the next attempt, unless publishes wait for the connection. Returns false if some do.
     fn pause(&self) -> bool {
         match &mut *self.state.lock() {
-            State::Connecting {
+            NodeState::Connecting {
                 waiting, is_paused, ..
             } => {
                 *is_paused = waiting.is_empty();
@@ -239,7 +239,7 @@ impl Node {
 
     /// Ends a pause.
     fn go_on(&self) {
-        if let State::Connecting { is_paused, .. } = &mut *self.state.lock() {
+        if let NodeState::Connecting { is_paused, .. } = &mut *self.state.lock() {
             *is_paused = false;
         }
     }
@@ -248,9 +248,9 @@ impl Node {
     fn release(&self) -> bool {
         let mut state = self.state.lock();
         match &*state {
-            State::Connecting { waiting, .. } if !waiting.is_empty() => return false,
-            State::Connecting { .. } => *state = State::None,
-            State::None | State::Open(_) | State::Retired => {}
+            NodeState::Connecting { waiting, .. } if !waiting.is_empty() => return false,
+            NodeState::Connecting { .. } => *state = NodeState::None,
+            NodeState::None | NodeState::Open(_) | NodeState::Retired => {}
         }
         true
     }
@@ -258,8 +258,8 @@ impl Node {
     /// Leaves the node without a connection. Those who wait for one are told.
     fn forget(&self) {
         let mut state = self.state.lock();
-        if !matches!(*state, State::Retired) {
-            let before = std::mem::replace(&mut *state, State::None);
+        if !matches!(*state, NodeState::Retired) {
+            let before = std::mem::replace(&mut *state, NodeState::None);
             drop(state);
             drop(before);
         }
@@ -267,11 +267,11 @@ impl Node {
 
     /// Ends the connection when nothing is pending, and makes no further one, unless publishes have to be sent again.
     pub(crate) fn retire(&self) {
-        let before = std::mem::replace(&mut *self.state.lock(), State::Retired);
+        let before = std::mem::replace(&mut *self.state.lock(), NodeState::Retired);
         match before {
-            State::Open(connection) => connection.session().retire(),
-            State::Connecting { session, .. } => session.retire(),
-            State::None | State::Retired => {}
+            NodeState::Open(connection) => connection.session.retire(),
+            NodeState::Connecting { session, .. } => session.retire(),
+            NodeState::None | NodeState::Retired => {}
         }
     }
 
@@ -462,7 +462,7 @@ impl Recipient for Confirmations<'_> {
     }
 
     fn response(&mut self, data: Bytes) -> Result<(), ConnectionError> {
-        if data == "OK" && self.connection.session().answer(None) {
+        if data == "OK" && self.connection.session.answer(None) {
             return Ok(());
         }
         let text = String::from_utf8_lossy(&data).into_owned();
@@ -475,7 +475,7 @@ impl Recipient for Confirmations<'_> {
             node,
             error: error.clone(),
         });
-        let session = self.connection.session();
+        let session = &self.connection.session;
         // nsqd closes the connection. A publish that were sent now would have an unknown outcome. With numbers, the
         // publishes behind this one are sent again before newer ones, so the next connection waits for the end of this
         // one.

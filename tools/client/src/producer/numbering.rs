@@ -5,10 +5,10 @@
 //! certainly did not leave is used again.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::ops::Range;
 
 use parking_lot::Mutex;
+use thiserror::Error;
 use wire::origin::NUMBER_MAX;
 
 use crate::publisher_id::PublisherId;
@@ -77,14 +77,23 @@ pub(crate) enum Numbers {
 }
 
 /// The reason why a publish has a wrong number. The message was not sent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NumberError {
     /// The application numbers the messages of this producer, and this publish has no number.
+    #[error(
+        "the message has no number, and the producer was built with publisher_id: use publish_numbered, or another \
+         producer"
+    )]
     Missing,
     /// The application does not number the messages of this producer, and this publish has a number.
+    #[error(
+        "the message has a number, and the producer was built without publisher_id: give the builder a publisher_id, \
+         or use publish"
+    )]
     Unexpected,
     /// The last number of the publish is above 9223372036854775807.
+    #[error("{}", too_large_text(*.first, *.count))]
     TooLarge {
         /// The number of the first message.
         first: u64,
@@ -93,29 +102,12 @@ pub enum NumberError {
     },
 }
 
-impl fmt::Display for NumberError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NumberError::Missing => f.write_str(
-                "the message has no number, and the producer was built with publisher_id: use publish_numbered, or \
-                 another producer",
-            ),
-            NumberError::Unexpected => f.write_str(
-                "the message has a number, and the producer was built without publisher_id: give the builder a \
-                 publisher_id, or use publish",
-            ),
-            NumberError::TooLarge { first, count: 1 } => {
-                write!(f, "message number {first} is above {NUMBER_MAX}")
-            }
-            NumberError::TooLarge { first, count } => write!(
-                f,
-                "message number {first} plus {count} messages is above {NUMBER_MAX}"
-            ),
-        }
+fn too_large_text(first: u64, count: usize) -> String {
+    match count {
+        1 => format!("message number {first} is above {NUMBER_MAX}"),
+        _ => format!("message number {first} plus {count} messages is above {NUMBER_MAX}"),
     }
 }
-
-impl std::error::Error for NumberError {}
 
 /// The topics of each of the two maps of [`Counters`]. A map takes about 1 MiB at most.
 const TOPICS: usize = 4096;

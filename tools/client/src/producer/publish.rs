@@ -256,7 +256,7 @@ impl Attempts<'_> {
             Err(permit) => {
                 // The next attempt needs a new connection.
                 let error = connection.ended().await;
-                let attempt = if connection.session().has_refused() {
+                let attempt = if connection.session.has_refused() {
                     Attempt::Skipped
                 } else {
                     Attempt::Failed(PublishError::NotSent { node, error })

@@ -31,7 +31,7 @@ const RESEND_LIMIT_MAX: Duration = Duration::from_secs(30 * 365 * 24 * 60 * 60);
 /// The publishes of a node's task.
 #[derive(Debug)]
 pub(crate) struct Session {
-    state: Mutex<State>,
+    state: Mutex<Publishes>,
     /// The next numbers of the node. They outlive the session. They are locked inside the lock of `state`.
     counters: Arc<Mutex<Counters>>,
     /// The time for which a publish with an unknown outcome waits for a new connection.
@@ -44,7 +44,7 @@ pub(crate) struct Session {
 
 /// The state of the publishes. It is locked inside the outbox's lock, so that commands and waiters have the same order.
 #[derive(Debug)]
-struct State {
+struct Publishes {
     pending: Pending,
     tail: Tail,
     /// The output of the connection of the moment.
@@ -60,7 +60,7 @@ struct State {
     has_ended: bool,
 }
 
-impl State {
+impl Publishes {
     /// Returns the output that is to be closed: nothing is pending, and the session is to end.
     fn retired_outbox(&self) -> Option<Outbox> {
         let is_over = self.is_retiring && self.pending.is_empty();
@@ -77,7 +77,7 @@ impl Session {
         over: watch::Receiver<()>,
     ) -> Session {
         Session {
-            state: Mutex::new(State {
+            state: Mutex::new(Publishes {
                 pending: Pending::new(account),
                 tail: Tail::default(),
                 outbox: None,
@@ -273,8 +273,9 @@ impl Session {
 /// An open connection of a session.
 #[derive(Debug)]
 pub(crate) struct ProducerConnection {
-    session: Arc<Session>,
-    outbox: Outbox,
+    /// The publishes of the connection.
+    pub(crate) session: Arc<Session>,
+    pub(crate) outbox: Outbox,
     numbers: Numbers,
     /// The reason why the connection is over, when it is over.
     over: watch::Receiver<Option<Arc<ConnectionError>>>,
@@ -309,11 +310,6 @@ impl ProducerConnection {
             numbers,
             over,
         }
-    }
-
-    /// Returns the publishes of the connection.
-    pub(crate) fn session(&self) -> &Arc<Session> {
-        &self.session
     }
 
     /// Returns true when the commands have numbers.
@@ -361,7 +357,7 @@ impl ProducerConnection {
         end: u64,
     ) {
         let mut state = self.session.state.lock();
-        let State { pending, tail, .. } = &mut *state;
+        let Publishes { pending, tail, .. } = &mut *state;
         let number = match self.numbers {
             Numbers::None => None,
             Numbers::Given => command.number,
@@ -400,11 +396,6 @@ impl ProducerConnection {
             Ok(()) => Ok(()),
             Err(_) => Err(self.ended().await),
         }
-    }
-
-    /// Ends the connection after its output.
-    pub(crate) fn close(&self) {
-        self.outbox.close();
     }
 
     /// Ends the publishes that wait, or lets them stay in the session: the connection is over, for `reason`.

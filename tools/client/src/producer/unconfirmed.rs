@@ -31,10 +31,10 @@ pub struct Unanswered {
 
 /// The unconfirmed publishes of a producer. No lock is taken inside of this one's.
 #[derive(Debug, Default)]
-pub(crate) struct Unconfirmed(Mutex<State>);
+pub(crate) struct Unconfirmed(Mutex<UnconfirmedNodes>);
 
 #[derive(Debug, Default)]
-struct State {
+struct UnconfirmedNodes {
     /// The nodes that have such publishes, or had some while a flush went on.
     nodes: BTreeMap<Address, Counts>,
     /// Each [`Mark`] has a clone.
@@ -103,7 +103,7 @@ impl Unconfirmed {
     }
 }
 
-impl State {
+impl UnconfirmedNodes {
     /// Returns true while a flush goes on.
     fn has_marks(&self) -> bool {
         Arc::strong_count(&self.marks) > 1

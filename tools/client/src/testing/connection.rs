@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use bytes::{Buf, Bytes, BytesMut};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
-use tokio::sync::mpsc;
 use wire::command::Command;
 use wire::decode::{ClientState, Context, Decoded, Decoder, MAGIC_V2};
 use wire::encode;
@@ -17,7 +16,9 @@ use wire::limits::Limits;
 use wire::origin::Number;
 
 /// The answer to IDENTIFY, unless the test chooses another one.
-const ANSWER: &str = r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"snappy":false,"auth_required":false}"#;
+pub(super) const ANSWER: &str = r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"snappy":false,"auth_required":false}"#;
+/// The answer of an nsqd that takes numbers.
+pub(super) const NUMBERED_ANSWER: &str = r#"{"publisher_id":true,"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"tls_v1":false,"deflate":false,"snappy":false,"auth_required":false}"#;
 
 /// Far above what a test sends.
 const LIMITS: Limits = Limits {
@@ -69,8 +70,7 @@ impl MockConnection {
     /// # Panics
     /// If the client sends anything else.
     pub async fn handshake_with_numbers(&mut self) -> serde_json::Value {
-        let answer = ANSWER.replacen('{', r#"{"publisher_id":true,"#, 1);
-        self.handshake_with(&answer).await
+        self.handshake_with(NUMBERED_ANSWER).await
     }
 
     /// Reads IDENTIFY and answers it by `answer`. Returns the client's JSON.
@@ -186,31 +186,6 @@ impl MockConnection {
 
     /// Closes the connection. The client still receives what was sent.
     pub fn close(self) {}
-
-    /// Reads commands and writes frames at the same time.
-    pub(super) async fn command_or(
-        &mut self,
-        frames: &mut mpsc::UnboundedReceiver<Vec<u8>>,
-    ) -> Option<Turn> {
-        loop {
-            if let Some(command) = self.buffered() {
-                return Some(Turn::Command(command));
-            }
-            tokio::select! {
-                read = self.stream.read_buf(&mut self.input) => match read {
-                    Ok(0) | Err(_) => return None,
-                    Ok(_) => {}
-                },
-                frame = frames.recv() => return frame.map(Turn::Frame),
-            }
-        }
-    }
-}
-
-/// The next step of a broker's connection.
-pub(super) enum Turn {
-    Command(Received),
-    Frame(Vec<u8>),
 }
 
 /// Returns the id of a message: 16 hexadecimal digits.

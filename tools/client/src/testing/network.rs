@@ -13,8 +13,8 @@ use tokio::sync::mpsc;
 use tokio::time::sleep;
 use wire::encode;
 
-use super::connection::{MockConnection, Received, Turn, error_frame};
-use super::stored::State;
+use super::connection::{ANSWER, MockConnection, NUMBERED_ANSWER, Received, error_frame};
+use super::stored::BrokerState;
 use super::stream::{Cut, CutStream};
 use crate::address::Address;
 use crate::connector::{Connecting, Connector, Transport};
@@ -57,7 +57,8 @@ impl MockNetwork {
     #[must_use]
     pub fn server(&self, address: &str) -> MockServer {
         let (accepted, accepting) = mpsc::unbounded_channel();
-        let address = self.listen(address, Accepts::Script(accepted));
+        let address = parse(address);
+        self.listen(&address, Accepts::Script(accepted));
         MockServer {
             network: self.clone(),
             address,
@@ -71,18 +72,16 @@ impl MockNetwork {
     /// If `address` is no address.
     #[must_use]
     pub fn broker(&self, address: &str) -> MockBroker {
-        let parsed = parse(address);
         let broker = MockBroker {
             network: self.clone(),
-            address: parsed,
+            address: parse(address),
             state: Arc::default(),
         };
-        self.listen(address, Accepts::Broker(broker.clone()));
+        self.listen(&broker.address, Accepts::Broker(broker.clone()));
         broker
     }
 
-    fn listen(&self, address: &str, accepts: Accepts) -> Address {
-        let address = parse(address);
+    fn listen(&self, address: &Address, accepts: Accepts) {
         let listener = Listener {
             accepts,
             is_refusing: false,
@@ -90,7 +89,6 @@ impl MockNetwork {
             cuts: Default::default(),
         };
         self.0.lock().insert(address.clone(), listener);
-        address
     }
 
     /// Refuses further connections to `address`, or accepts them again.
@@ -190,7 +188,7 @@ impl MockServer {
 pub struct MockBroker {
     network: MockNetwork,
     address: Address,
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<BrokerState>>,
 }
 
 impl MockBroker {
@@ -253,28 +251,31 @@ impl MockBroker {
 
     /// Serves one connection to its end.
     async fn serve(self, mut connection: MockConnection) {
-        let (frames, mut outgoing) = mpsc::unbounded_channel();
+        let (frames, mut outgoing) = mpsc::unbounded_channel::<Vec<u8>>();
         let number = {
             let mut state = self.state.lock();
             state.next_connection += 1;
             state.next_connection
         };
-        while let Some(turn) = connection.command_or(&mut outgoing).await {
-            match turn {
-                Turn::Frame(frame) => connection.send(&frame).await,
-                Turn::Command(command) => {
-                    if let Received::Identify(body) = &command {
-                        let answer = self.identify(number, body);
-                        connection.agree(body, answer);
-                        connection.respond(answer).await;
-                    } else if self.handle(number, command, &frames).is_break() {
-                        // Earlier answers and the error leave. The commands behind are lost, as in nsqd.
-                        while let Ok(frame) = outgoing.try_recv() {
-                            connection.send(&frame).await;
-                        }
-                        break;
-                    }
+        loop {
+            let command = tokio::select! {
+                command = connection.command() => command,
+                Some(frame) = outgoing.recv() => {
+                    connection.send(&frame).await;
+                    continue;
                 }
+            };
+            let Some(command) = command else { break };
+            if let Received::Identify(body) = &command {
+                let answer = self.identify(number, body);
+                connection.agree(body, answer);
+                connection.respond(answer).await;
+            } else if self.handle(number, command, &frames).is_break() {
+                // Earlier answers and the error leave. The commands behind are lost, as in nsqd.
+                while let Ok(frame) = outgoing.try_recv() {
+                    connection.send(&frame).await;
+                }
+                break;
             }
         }
         self.state.lock().disconnect(number);
@@ -287,11 +288,9 @@ impl MockBroker {
             Some(id) if state.takes_numbers => {
                 let id = id.to_owned();
                 state.publishers.insert(number, id);
-                r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000,"publisher_id":true}"#
+                NUMBERED_ANSWER
             }
-            _ => {
-                r#"{"max_rdy_count":2500,"version":"1.3.0","max_msg_timeout":900000,"msg_timeout":60000}"#
-            }
+            _ => ANSWER,
         }
     }
 
@@ -352,45 +351,41 @@ impl MockBroker {
     }
 
     /// Stores the messages of a publish, but for those that were stored before.
-    fn store(&self, state: &mut State, number: u64, publish: Received) {
-        match publish {
+    fn store(&self, state: &mut BrokerState, number: u64, publish: Received) {
+        let (topic, first, bodies, delay) = match publish {
             Received::Pub {
                 topic,
-                number: of,
+                number,
                 body,
-            } => {
-                if state.is_fresh(number, &topic, of) {
-                    state.store(&topic, body);
-                }
-            }
+            } => (topic, number, vec![body], None),
             Received::Mpub {
                 topic,
-                number: first,
+                number,
                 bodies,
-            } => {
-                for (index, body) in (0_u64..).zip(bodies) {
-                    let of = first.map(|first| first + index);
-                    if state.is_fresh(number, &topic, of) {
-                        state.store(&topic, body);
-                    }
-                }
-            }
+            } => (topic, number, bodies, None),
             Received::Dpub {
                 topic,
                 delay,
-                number: of,
+                number,
                 body,
-            } => {
-                if state.is_fresh(number, &topic, of) {
-                    self.later(delay, move |state| state.store(&topic, body));
-                }
-            }
+            } => (topic, number, vec![body], Some(delay)),
             _ => unreachable!("the command publishes"),
+        };
+        for (index, body) in (0_u64..).zip(bodies) {
+            if !state.is_fresh(number, &topic, first.map(|first| first + index)) {
+                continue;
+            }
+            let Some(delay) = delay else {
+                state.store(&topic, body);
+                continue;
+            };
+            let topic = topic.clone();
+            self.later(delay, move |state| state.store(&topic, body));
         }
     }
 
     /// Changes the state after `delay`.
-    fn later(&self, delay: Duration, change: impl FnOnce(&mut State) + Send + 'static) {
+    fn later(&self, delay: Duration, change: impl FnOnce(&mut BrokerState) + Send + 'static) {
         let broker = self.clone();
         tokio::spawn(async move {
             sleep(delay).await;

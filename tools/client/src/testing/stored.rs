@@ -1,4 +1,4 @@
-//! [`State`]: the messages of a [`MockBroker`](super::network::MockBroker), and who gets them.
+//! [`BrokerState`]: the messages of a [`MockBroker`](super::network::MockBroker), and who gets them.
 
 use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 
@@ -10,7 +10,7 @@ use super::connection::{id, message};
 
 /// The messages, channels and consumers of a broker.
 #[derive(Debug, Default)]
-pub(super) struct State {
+pub(super) struct BrokerState {
     topics: BTreeMap<String, Topic>,
     /// The consumers, by the number of their connection.
     consumers: HashMap<u64, Consumer>,
@@ -53,7 +53,7 @@ struct Consumer {
     frames: mpsc::UnboundedSender<Vec<u8>>,
 }
 
-impl State {
+impl BrokerState {
     /// Returns false for a message that was stored before, by its number. `connection` is that of the publisher.
     pub(super) fn is_fresh(&mut self, connection: u64, topic: &str, number: Option<u64>) -> bool {
         let (Some(number), Some(publisher)) = (number, self.publishers.get(&connection)) else {

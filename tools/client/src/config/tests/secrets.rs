@@ -34,7 +34,7 @@ fn the_debug_text_of_settings_has_all_fields_and_no_secret() {
 
 #[test]
 fn the_text_of_certificates_has_no_certificate() {
-    let certificates = crate::testing::tls::Certificates::new();
+    let certificates = crate::tests::tls::Certificates::new();
     let tls = TlsSettings {
         root_certificates: Some(certificates.authorities()),
         key: Some("key.pem".into()),

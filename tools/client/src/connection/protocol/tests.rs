@@ -7,7 +7,7 @@ use upgrade::Upgrade;
 use super::super::settings::Subscription;
 use super::*;
 use crate::config::Config;
-use crate::testing::tls::Certificates;
+use crate::tests::tls::Certificates;
 
 /// A connection, and the part of an nsqd that the test plays.
 struct Pair {

@@ -127,3 +127,11 @@ fn full_jitter_stays_within_its_bounds() {
         "{shorter_than_half}"
     );
 }
+
+impl Backoff {
+    /// Checks the invariants.
+    pub(crate) fn check(&self) {
+        assert!(self.level > 0 || self.period_end.is_none(), "{self:?}");
+        assert!(self.level == 0 || !self.period_max.is_zero(), "{self:?}");
+    }
+}

@@ -187,3 +187,15 @@ fn a_stopped_flow_sends_nothing() {
     assert_eq!(table.answer(Verdict::Success), []);
     assert_eq!(table.add(2), []);
 }
+
+impl Flow {
+    /// Checks the invariants.
+    pub(crate) fn check(&self) {
+        self.ready.check();
+        self.backoff.check();
+        if self.backoff.level() > 0 && !self.is_stopped {
+            let is_testing = self.ready.total() == 1;
+            assert!(self.backoff.is_period_running() != is_testing, "{self:?}");
+        }
+    }
+}

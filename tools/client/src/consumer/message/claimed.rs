@@ -6,31 +6,22 @@ use std::sync::atomic::Ordering;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 
-use super::{Answered, Delivery, Source};
+use super::{Answered, Delivery, Source, Way};
 use crate::consumer::backoff::Verdict;
 use crate::dedup::Claim;
 
 /// The claim of a delivery, until the answer takes it.
-#[derive(Debug, Default)]
-pub(super) struct ClaimCell(Mutex<Option<(Box<Claim>, Handle)>>);
-
-impl ClaimCell {
-    /// Takes the claim.
-    #[inline]
-    pub(super) fn take(&self) -> Option<(Box<Claim>, Handle)> {
-        self.0.lock().take()
-    }
-}
+pub(super) type ClaimCell = Mutex<Option<(Box<Claim>, Handle)>>;
 
 impl Delivery {
     /// Gives the message the claim on its key. `runtime` runs the end of a claim in a store.
     pub(crate) fn set_claim(&self, claim: Box<Claim>, runtime: &Handle) {
-        *self.claim.0.lock() = Some((claim, runtime.clone()));
+        *self.claim.lock() = Some((claim, runtime.clone()));
     }
 
     /// Releases the key, before an answer that is no success of the application: the next copy is fresh.
     pub(crate) fn release_claim(&self) {
-        let Some((claim, runtime)) = self.claim.take() else {
+        let Some((claim, runtime)) = self.claim.lock().take() else {
             return;
         };
         if claim.is_leased() {
@@ -103,7 +94,7 @@ impl Delivery {
             // The application need not wait for the answer.
             let _ = sender.send(answered);
         });
-        Answered::later(receiver)
+        Answered(Way::Later(receiver))
     }
 }
 

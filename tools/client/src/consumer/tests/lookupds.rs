@@ -1,7 +1,7 @@
 //! Discovery with an nsqlookupd over real sockets and a real clock.
 
 use super::*;
-use crate::lookupd::mock::MockLookupd;
+use crate::tests::mock_lookupd::MockLookupd;
 
 /// Waits until the nsqlookupd was asked this often.
 async fn wait_for_requests(lookupd: &MockLookupd, count: usize) {

@@ -159,7 +159,7 @@ impl World {
 async fn is_seen(dedup: &Dedup, message: &Message) -> bool {
     let key = dedup.key("t/c", message.body()).expect("a number");
     let ended = Arc::default();
-    let asked = dedup.begin_shared(key, MSG_TIMEOUT, &ended);
+    let asked = dedup.filter().begin_shared(key, MSG_TIMEOUT, &ended);
     match asked.await.expect("the store answers") {
         FilterAnswer::Fresh(claim) => {
             claim.end_lease(true).await.expect("the store answers");

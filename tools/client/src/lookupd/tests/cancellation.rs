@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::time::Instant;
 
 use super::*;
-use crate::lookupd::mock::MockLookupd;
+use crate::tests::mock_lookupd::MockLookupd;
 
 /// The polls after which each request has ended.
 const POLLS_MAX: usize = 200;

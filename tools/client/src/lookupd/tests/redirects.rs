@@ -1,7 +1,7 @@
 //! Answers that name another place, and the secret, which stays where it belongs.
 
 use super::*;
-use crate::testing::tls::{Certificates, TlsStream};
+use crate::tests::tls::{Certificates, TlsStream};
 
 fn secret() -> Config {
     Config {

@@ -3,9 +3,9 @@ use test_support::dead_port::DeadPort;
 
 use super::*;
 use crate::config::Config;
-use crate::lookupd::mock::MockLookupd;
 use crate::producer::{Producer, Receipt};
 use crate::testing::{MockNetwork, MockServer};
+use crate::tests::mock_lookupd::MockLookupd;
 
 /// Far longer than anything in a test takes.
 const LONG: Duration = Duration::from_secs(30);
@@ -160,7 +160,7 @@ fn the_discovery_begins_anew_in_another_runtime() {
         runtime.block_on(async {
             producer.publish("t", "x").await.unwrap_err();
             let discovery = producer.0.discovery.lock();
-            discovery.as_ref().map(Discovery::progress)
+            discovery.as_ref().map(|found| found.progress.clone())
         })
     };
     let first = progress().expect("there is an nsqlookupd");

@@ -5,8 +5,8 @@ use std::pin::{Pin, pin};
 use std::task::{Context, Poll, Waker};
 
 use super::*;
-use crate::lookupd::mock::MockLookupd;
 use crate::publisher_id::PublisherId;
+use crate::tests::mock_lookupd::MockLookupd;
 
 /// Polls a future at most so many times.
 struct Limited<'a, F> {
