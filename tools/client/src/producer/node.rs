@@ -424,9 +424,11 @@ impl NodeTask {
         self.node.emit(|client, node| Event::Disconnected {
             client,
             node,
-            error,
+            error: error.clone(),
         });
-        drop(end);
+        if let Some(end) = end {
+            end.send_replace(error);
+        }
     }
 
     /// Ends the publishes of a connection that is over, or keeps them. Returns the sender of its end.

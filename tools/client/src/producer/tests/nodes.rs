@@ -90,6 +90,21 @@ async fn an_unknown_outcome_is_not_tried_elsewhere() {
     assert_eq!(counts(&brokers), [0, 0]);
 }
 
+/// The reason was lost: each error said that the producer was stopped.
+#[tokio::test(start_paused = true)]
+async fn a_ping_tells_how_its_connection_ended() {
+    let (mut server, producer) = one_server(|builder| builder);
+    let pinging = tokio::spawn(async move { producer.ping().await });
+    for _ in 0..2 {
+        open(&mut server).await.close();
+    }
+    let error = pinging.await.unwrap().unwrap_err();
+    assert!(
+        matches!(&error, PublishError::NotSent { error, .. } if !matches!(**error, ConnectionError::Stopped)),
+        "{error}"
+    );
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_was_lost_unnoticed_is_made_again() {
     let (mut server, producer) = one_server(|builder| builder);
