@@ -63,9 +63,14 @@ pub fn status_lines(log: &str) -> BTreeMap<String, usize> {
 #[track_caller]
 pub fn expect_exit(tool: &str, args: &str, code: i32, text: &str) {
     let exit = run(&mut command(tool, args), TIMEOUT);
-    let output = exit.stdout.clone() + &exit.stderr;
+    // What was asked for goes to standard output, and a mistake to standard error.
+    let (said, other) = if code == 0 {
+        (&exit.stdout, &exit.stderr)
+    } else {
+        (&exit.stderr, &exit.stdout)
+    };
     assert!(
-        exit.code() == code && output.contains(text),
+        exit.code() == code && said.contains(text) && other.is_empty(),
         "{args}: {exit}"
     );
 }
