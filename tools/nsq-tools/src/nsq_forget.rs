@@ -33,7 +33,6 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout, timeout_at};
 
-use crate::consuming::Consuming;
 use crate::process::{self, STOP_TIME_MAX, StopSignals, drain, listen};
 use config::Config;
 pub use config::NSQ_FORGET;
@@ -156,9 +155,8 @@ async fn load(config: &Config) -> Result<(Option<Arc<StateFile>>, State), String
 
 /// Connects the consumer.
 async fn connect(config: &Config) -> Result<Consumer, String> {
-    let consuming = Consuming::start(&config.consumer).await?;
-    let topics = [&config.flags.topic];
-    let connecting = consuming.connect(&topics, &config.flags.channel, |builder| builder);
+    let (topics, channel) = ([&config.flags.topic], &config.flags.channel);
+    let connecting = config.consumer.connect(&topics, channel, |builder| builder);
     let mut consumers = connecting.await?;
     Ok(consumers.pop().expect("one topic has one consumer"))
 }

@@ -48,7 +48,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::consuming::{Consuming, log_event};
-use crate::flags::{self, Sources};
+use crate::flags::{self, NSQD_TCP_ADDRESS, Sources};
 use crate::process::{self, StopSignals, listen, refuse_other_sites, within_stop_time};
 use config::Config;
 pub use config::NSQ_PUBSUB;
@@ -139,7 +139,9 @@ fn producer(config: &Config) -> Result<Producer, String> {
         .config(config.producer.clone())
         .events(|event| log_event(&event));
     let builder = match &config.consumer.sources {
-        Sources::Nsqds(addresses) => builder.nodes(flags::parse_nsqds(addresses)?),
+        Sources::Nsqds(addresses) => {
+            builder.nodes(flags::parse_nsqds(NSQD_TCP_ADDRESS.name(), addresses)?)
+        }
         Sources::Lookupds(addresses) => {
             flags::check_lookupds(addresses)?;
             let lookupds = addresses.iter();

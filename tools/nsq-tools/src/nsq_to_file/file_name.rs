@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 use jiff::Zoned;
 use regex::{Captures, Regex};
 
+use crate::flags::distinct;
+
 /// The token of the revision.
 const REVISION: &str = "<REV>";
 
@@ -279,13 +281,8 @@ pub(super) fn warnings(file_name: &str, date: &str, host: &str) -> Vec<String> {
             &DIRECTIVES,
         ),
     ] {
-        let mut unknown: Vec<&str> = Vec::new();
-        for found in form.find_iter(format) {
-            let found = found.as_str();
-            if !known.contains(&found) && !unknown.contains(&found) {
-                unknown.push(found);
-            }
-        }
+        let found = form.find_iter(format).map(|found| found.as_str());
+        let unknown = distinct(found.filter(|found| !known.contains(found)));
         let known = known.join(" ");
         lines.extend(unknown.iter().map(|found| {
             format!(
