@@ -66,7 +66,7 @@ async fn count_until_stop(config: &Config, mut signals: StopSignals) -> Result<(
     };
     let table = ForgetTable::new(config.flags.rate, config.limits, state, fastrand::u64(..));
     if let Some(file) = &state_file {
-        if let Some(warning) = file.warning() {
+        if let Some(warning) = file.lock.warning() {
             log_warn!("--state-file: {warning}");
         }
         log_info!(
@@ -259,15 +259,8 @@ impl StateFile {
     /// # Errors
     /// Another process uses the file, or the lock cannot be taken. The error is the reason for the user.
     fn take(path: PathBuf) -> Result<StateFile, String> {
-        match FileLock::take(&path) {
-            Ok(lock) => Ok(StateFile { path, lock }),
-            Err(error) => Err(format!("--state-file: {error}")),
-        }
-    }
-
-    /// Returns the warning for the user if other processes could use the file.
-    fn warning(&self) -> Option<&str> {
-        self.lock.warning()
+        let lock = FileLock::take(&path).map_err(|error| format!("--state-file: {error}"))?;
+        Ok(StateFile { path, lock })
     }
 
     /// Reads the state. A file that does not exist is an empty state.

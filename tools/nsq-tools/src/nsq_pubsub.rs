@@ -20,12 +20,10 @@ mod stream;
 mod streams;
 
 use std::ffi::OsString;
-use std::io;
+use std::io::{self, Cursor};
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -36,13 +34,14 @@ use axum::middleware::{from_fn, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{any, post};
 use axum::serve::Listener;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use program::http::Query;
 use program::tcp_socket::Backoff;
 use program::{log_info, log_warn};
 use ringq_client::{Outcome, Producer, PublishError};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncReadExt, Chain, Join, join};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
@@ -176,10 +175,8 @@ async fn serve(
             stream::serve(socket, peer, &query, &shared).await;
         }
         Ok(Ok(Head::Other)) => {
-            let connection = Connection {
-                first: bytes.freeze(),
-                socket,
-            };
+            let (reader, writer) = socket.into_split();
+            let connection = join(Cursor::new(bytes.freeze()).chain(reader), writer);
             // axum has ended only if nsq_pubsub stops.
             let _ = to_pages.send((connection, peer)).await;
         }
@@ -225,45 +222,8 @@ impl Listener for Waiting {
     }
 }
 
-/// A connection whose first bytes have been read already.
-struct Connection {
-    first: Bytes,
-    socket: TcpStream,
-}
-
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
-            return Pin::new(&mut self.socket).poll_read(context, buffer);
-        }
-        let count = self.first.len().min(buffer.remaining());
-        buffer.put_slice(&self.first[..count]);
-        self.first.advance(count);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(context)
-    }
-}
+/// A connection whose first bytes have been read already: these bytes, and then the socket.
+type Connection = Join<Chain<Cursor<Bytes>, OwnedReadHalf>, OwnedWriteHalf>;
 
 /// The reason why nothing was published.
 enum NotPublished {

@@ -10,6 +10,7 @@
 //!
 //! `/dbsize` and `/dbstats` describe the whole table. `/ping` answers `OK`.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -104,12 +105,7 @@ async fn incr(State(api): State<Api>, query: Parsed) -> Result<&'static str, Ref
     let parameters = Parameters::new(query)?;
     let distribution = parameters.distribution(&api.distribution)?;
     let fields = parameters.fields()?;
-    let n = match parameters.get("N") {
-        None | Some("") => 1,
-        Some(text) => text
-            .parse::<u32>()
-            .map_err(|_| Refused(StatusCode::BAD_REQUEST, "COULDNT_PARSE_N"))?,
-    };
+    let n = parameters.n::<u32>(1, "COULDNT_PARSE_N")?;
     let now = (api.now)();
     let mut table = api.table.lock();
     for field in fields {
@@ -134,12 +130,7 @@ async fn dist(State(api): State<Api>, query: Parsed) -> Result<Response, Refused
 async fn nmostprobable(State(api): State<Api>, query: Parsed) -> Result<Response, Refused> {
     let parameters = Parameters::new(query)?;
     let distribution = parameters.distribution(&api.distribution)?;
-    let most = match parameters.get("N") {
-        None | Some("") => MOST_PROBABLE,
-        Some(text) => text
-            .parse()
-            .map_err(|_| Refused(StatusCode::BAD_REQUEST, "INVALID_ARG_N"))?,
-    };
+    let most = parameters.n(MOST_PROBABLE, "INVALID_ARG_N")?;
     api.read(&parameters, distribution, Wanted::Largest(most))
 }
 
@@ -208,6 +199,16 @@ impl Parameters {
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the number `N`. Without one, it is `usual`.
+    fn n<T: FromStr>(&self, usual: T, wrong: &'static str) -> Result<T, Refused> {
+        match self.get("N") {
+            None | Some("") => Ok(usual),
+            Some(text) => text
+                .parse()
+                .map_err(|_| Refused(StatusCode::BAD_REQUEST, wrong)),
+        }
     }
 
     fn distribution<'a>(&'a self, usual: &'a str) -> Result<&'a str, Refused> {

@@ -287,37 +287,35 @@ fn print(out: &mut String, nodes: &[Node<'_>]) {
     // The nodes that are being printed, each with its next inner value.
     let mut stack = vec![(0, 0)];
     while let Some((node, next)) = stack.last_mut() {
-        let (count, brackets) = match &nodes[*node] {
+        let (name, inner, brackets) = match &nodes[*node] {
             Node::Scalar(text) => {
                 push_scalar(out, text);
                 stack.pop();
                 continue;
             }
-            Node::Array(elements) => (elements.len(), ['[', ']']),
-            Node::Object(fields) => (fields.len(), ['{', '}']),
+            Node::Array(elements) => (None, elements.get(*next), ['[', ']']),
+            Node::Object(fields) => {
+                let (name, inner) = fields.get(*next).map(|(name, inner)| (name, inner)).unzip();
+                (name, inner, ['{', '}'])
+            }
         };
         if *next == 0 {
             out.push(brackets[0]);
         }
-        if *next == count {
+        let Some(inner) = inner else {
             out.push(brackets[1]);
             stack.pop();
             continue;
-        }
+        };
         if *next > 0 {
             out.push(',');
         }
-        let inner = match &nodes[*node] {
-            Node::Object(fields) => {
-                push(out, &fields[*next].0);
-                out.push(':');
-                fields[*next].1
-            }
-            Node::Array(elements) => elements[*next],
-            Node::Scalar(_) => unreachable!("scalars have no inner values"),
-        };
+        if let Some(name) = name {
+            push(out, name);
+            out.push(':');
+        }
         *next += 1;
-        stack.push((inner, 0));
+        stack.push((*inner, 0));
     }
 }
 
