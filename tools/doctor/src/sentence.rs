@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::diagnosis::{Change, Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
+use crate::diagnosis::{Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
 use crate::sample::Pause;
 
 /// Most terms of pauses that a sentence tells.

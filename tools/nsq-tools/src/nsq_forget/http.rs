@@ -22,8 +22,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use parking_lot::Mutex;
 use serde::Serialize;
+use wire::json_object;
 
-use super::table::{Counters, ForgetTable, NAME_BYTES_MAX, Wanted};
+use super::table::{ForgetTable, NAME_BYTES_MAX, Wanted};
 use super::table::{Reading, Seconds};
 use crate::process::refuse_other_sites;
 
@@ -45,43 +46,6 @@ struct Parameters(Vec<(String, String)>);
 
 /// A wrong request: its code.
 struct Refused(StatusCode, &'static str);
-
-#[derive(Serialize)]
-struct Envelope<T> {
-    status_code: u16,
-    status_txt: &'static str,
-    data: Option<T>,
-}
-
-/// The answer about a distribution.
-#[derive(Serialize)]
-struct Answer<'a> {
-    distribution: &'a str,
-    #[serde(rename = "Z")]
-    z: u64,
-    #[serde(rename = "T")]
-    t: i64,
-    data: Vec<Bin>,
-    rate: f64,
-    prune: bool,
-}
-
-#[derive(Serialize)]
-struct Bin {
-    bin: Box<str>,
-    count: u64,
-    p: f64,
-}
-
-/// The answer of `/dbstats`.
-#[derive(Serialize)]
-struct Totals {
-    distributions: usize,
-    bins: usize,
-    rate: f64,
-    #[serde(flatten)]
-    counters: Counters,
-}
 
 type Parsed = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
@@ -140,10 +104,11 @@ async fn dbsize(State(api): State<Api>) -> Response {
 
 async fn dbstats(State(api): State<Api>) -> Response {
     let table = api.table.lock();
-    answer(Totals {
+    answer(json_object! {
         distributions: table.distributions(),
         bins: table.bins(),
         rate: table.rate,
+        #[serde(flatten)]
         counters: table.counters,
     })
 }
@@ -171,16 +136,15 @@ impl Api {
             0 => 0.0,
             z => count as f64 / z as f64,
         };
-        let bins = bins.into_iter().map(|(bin, count)| Bin {
-            p: p(count),
-            bin,
-            count,
-        });
-        Ok(answer(Answer {
+        let bins = bins.into_iter();
+        let data = bins.map(|(bin, count)| json_object! { bin, count, p: p(count) });
+        Ok(answer(json_object! {
             distribution,
+            #[serde(rename = "Z")]
             z,
+            #[serde(rename = "T")]
             t: now as i64,
-            data: bins.collect(),
+            data: data.collect::<Vec<_>>(),
             rate,
             prune: true,
         }))
@@ -237,26 +201,17 @@ impl Parameters {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let Refused(status, text) = self;
-        let envelope = Envelope::<()> {
-            status_code: status.as_u16(),
-            status_txt: text,
-            data: None,
-        };
-        (status, json(&envelope)).into_response()
+        (status, json(status, text, None::<()>)).into_response()
     }
 }
 
 fn answer(data: impl Serialize) -> Response {
-    let envelope = Envelope {
-        status_code: 200,
-        status_txt: "",
-        data: Some(data),
-    };
-    json(&envelope)
+    json(StatusCode::OK, "", data)
 }
 
-fn json(value: &impl Serialize) -> Response {
-    let body = serde_json::to_string(value).expect("the answers are JSON");
+fn json(status: StatusCode, status_txt: &str, data: impl Serialize) -> Response {
+    let answer = json_object! { status_code: status.as_u16(), status_txt, data };
+    let body = serde_json::to_string(&answer).expect("the answers are JSON");
     (
         [(header::CONTENT_TYPE, "application/json; charset=utf-8")],
         body,

@@ -27,7 +27,7 @@ use zstd::stream::read::Decoder as ZstdDecoder;
 
 use super::compression::{Compression, Encoder};
 use super::config::Settings;
-use super::disk::{DiskError, OsDisk, Stop, has_name, is_gone};
+use super::disk::{DiskError, OsDisk, Stop, has_name, is_gone, last_byte};
 use super::file_name::NamePattern;
 use super::output_move::OutputMove;
 
@@ -69,7 +69,7 @@ impl Leftovers {
     pub(super) fn take_up(&mut self) -> Result<(), DiskError> {
         let mut found = Vec::new();
         if self.settings.moves_files() {
-            let depth = self.pattern.depth();
+            let depth = self.pattern.depth;
             collect(&self.settings, Path::new(""), depth, &mut found)?;
         }
         found.retain(|relative| self.pattern.fits(relative));
@@ -278,13 +278,7 @@ fn mend(file: &mut File, compression: Compression, stop: &Stop) -> io::Result<En
 
 /// Ends the last line.
 fn mend_line(file: &mut File) -> io::Result<End> {
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(End::Whole);
-    }
-    let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    if last == *b"\n" {
+    if file.seek(SeekFrom::End(0))? == 0 || last_byte(file)? == b'\n' {
         return Ok(End::Whole);
     }
     file.write_all(b"\n")?;
