@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::{self, ExitCode};
 use std::thread;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use crate::cluster::{
     self, Answer, Cluster, Failure, NSQD_HTTP_ADDRESS, QueryError, QueryTimeouts,
 };
 use crate::flags::{self, Refusal, Sources};
+use crate::process::print;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -68,7 +68,7 @@ fn poll(config: &Config) -> Result<(), String> {
             log_warn!("{warning}");
         }
         if let Some(figures) = poll.figures {
-            print(&table.rows(figures))
+            print(table.rows(figures).as_bytes())
                 .map_err(|error| format!("failed to write to standard output - {error}"))?;
         }
         thread::sleep(config.flags.interval);
@@ -77,12 +77,6 @@ fn poll(config: &Config) -> Result<(), String> {
             return Ok(());
         }
     }
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }
 
 program::flags! {
@@ -240,24 +234,18 @@ fn without_topic(
     found: Result<Answer<Vec<NodeInfo>>, QueryError>,
 ) -> Result<Answer<Vec<NodeInfo>>, QueryError> {
     let is_silent = |failure: &Failure| !failure.why.contains("TOPIC_NOT_FOUND");
-    match found {
-        Ok(mut found) => {
-            found.failures.retain(is_silent);
-            Ok(found)
+    let mut found = found.or_else(|error| {
+        let silent = error.failures.iter().filter(|it| is_silent(it)).count();
+        if silent == 0 || silent == error.failures.len() {
+            return Err(error);
         }
-        Err(error) => {
-            let all = &error.failures;
-            let silent: Vec<Failure> = all.iter().filter(|it| is_silent(it)).cloned().collect();
-            if silent.is_empty() || silent.len() == all.len() {
-                Err(error)
-            } else {
-                Ok(Answer {
-                    data: Vec::new(),
-                    failures: silent,
-                })
-            }
-        }
-    }
+        Ok(Answer {
+            data: Vec::new(),
+            failures: error.failures,
+        })
+    })?;
+    found.failures.retain(is_silent);
+    Ok(found)
 }
 
 impl Memory {
@@ -279,31 +267,21 @@ impl Memory {
             self.nodes.insert(node.clone(), channel);
         }
         let mut silent = BTreeMap::new();
-        for failure in silent_sources {
-            let text = format!("{} does not answer - {}", failure.address, failure.why);
-            silent.insert(failure.address.clone(), text);
+        for Failure { address, why } in silent_sources {
+            let text = format!("{address} does not answer - {why}");
+            silent.insert(address.clone(), text);
         }
-        for failure in silent_nodes {
-            let text = format!(
-                "nsqd {} does not answer, its last figures count - {}",
-                failure.address, failure.why
-            );
-            silent.insert(failure.address.clone(), text);
+        for Failure { address, why } in silent_nodes {
+            let text = format!("nsqd {address} does not answer, its last figures count - {why}");
+            silent.insert(address.clone(), text);
         }
-        let again = self
-            .silent
+        let mut again = std::mem::take(&mut self.silent);
+        self.silent = silent.keys().cloned().collect();
+        silent.retain(|address, _| !again.remove(address));
+        let again = again
             .iter()
-            .filter(|address| !silent.contains_key(*address));
-        let again: Vec<String> = again
-            .map(|address| format!("{address} answers again"))
-            .collect();
-        let new = silent
-            .iter()
-            .filter(|(address, _)| !self.silent.contains(*address));
-        let mut warnings: Vec<String> = new.map(|(_, text)| text.clone()).collect();
-        warnings.extend(again);
-        self.silent = silent.into_keys().collect();
-        warnings
+            .map(|address| format!("{address} answers again"));
+        silent.into_values().chain(again).collect()
     }
 }
 

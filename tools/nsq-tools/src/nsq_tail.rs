@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep_until};
 use crate::consuming::ConsumerFlags;
 use crate::flags::{self, CONSUMER_OPT, NSQD_TCP_ADDRESS, Refusal, Sources};
 use crate::process::{
-    self, STOP_TIME_MAX, StopSignals, TOUCH_TIME_MAX, advice, give_back, shut_down,
+    self, STOP_TIME_MAX, StopSignals, TOUCH_TIME_MAX, advice, give_back, print, shut_down,
 };
 
 /// Runs the program with this command line, without the program's name.
@@ -451,12 +451,6 @@ impl Output {
             Output::Files { directory, files } => save(&directory, &files),
         }
     }
-}
-
-fn print(lines: &[u8]) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    output.write_all(lines)?;
-    output.flush()
 }
 
 /// A message, as nsqd sent it.

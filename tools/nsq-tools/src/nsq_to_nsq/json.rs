@@ -129,30 +129,21 @@ pub(super) fn number(text: &str) -> Option<f64> {
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// Appends a field of the object itself. The original prints such a number as an integer, if the
-/// number is whole and fits.
-fn push_field(out: &mut String, text: &str) {
-    push_number(out, text, |out, value| {
-        if value.trunc() == value && (-TWO_TO_63..TWO_TO_63).contains(&value) {
-            out.push_str(&(value as i64).to_string());
-        } else {
-            push(out, &value);
-        }
-    });
-}
-
-/// Appends a number inside an inner object or an array.
-fn push_inner(out: &mut String, text: &str) {
-    push_number(out, text, |out, value| push(out, &value));
-}
-
 /// Appends a number. The original reads each number as a 64-bit float and prints that float, which damages integers beyond
 /// 2^53 and long fractions. Here such a number keeps its text. Every other number has the original's form: `2.0` becomes
 /// `2`, and `1e3` becomes `1000`.
-fn push_number(out: &mut String, text: &str, print: impl FnOnce(&mut String, f64)) {
+///
+/// With `is_field`, the number is a field of the object itself. The original prints such a number as an integer, if the number
+/// is whole and fits.
+fn push_number(out: &mut String, text: &str, is_field: bool) {
     let start = out.len();
     if let Some(value) = number(text).filter(|value| value.is_finite()) {
-        print(out, value);
+        let is_integer = value.trunc() == value && (-TWO_TO_63..TWO_TO_63).contains(&value);
+        if is_field && is_integer {
+            push(out, &(value as i64));
+        } else {
+            push(out, &value);
+        }
         if Decimal::of(&out[start..]) == Decimal::of(text) {
             return;
         }
@@ -213,7 +204,7 @@ enum Node<'a> {
 pub(super) fn push_value(out: &mut String, value: &str) {
     match value.as_bytes().first() {
         Some(b'{' | b'[') => print(out, &read(value)),
-        _ if number(value).is_some() => push_field(out, value),
+        _ if number(value).is_some() => push_number(out, value, true),
         _ => push_scalar(out, value),
     }
 }
@@ -324,7 +315,7 @@ fn push_scalar(out: &mut String, value: &str) {
     if let Some(text) = string(value) {
         push(out, &text);
     } else if number(value).is_some() {
-        push_inner(out, value);
+        push_number(out, value, false);
     } else {
         out.push_str(value);
     }

@@ -38,6 +38,8 @@ pub(super) const VIEWS: [View; 5] = [
     View::Shards,
 ];
 
+type MakeRows = fn(Pair<'_>) -> Vec<Row>;
+
 impl View {
     /// Returns the view of a name in `--view`.
     pub(super) fn of_name(name: &str) -> View {
@@ -51,7 +53,7 @@ impl View {
     }
 
     /// Returns the columns, the one that sorts the rows before the user chooses, and the function that makes the rows.
-    fn parts(self) -> (&'static [Column], &'static str, fn(Pair<'_>) -> Vec<Row>) {
+    fn parts(self) -> (&'static [Column], &'static str, MakeRows) {
         match self {
             View::Channels => (CHANNEL_COLUMNS, "DEPTH", channel_rows),
             View::Topics => (TOPIC_COLUMNS, "IN/S", topic_rows),
