@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::diagnosis::{Change, Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
+use crate::diagnosis::{Diagnosis, Limit, Paused, Saturation, Setting, Unreached};
 use crate::sample::Pause;
 
 /// Most terms of pauses that a sentence tells.
@@ -86,18 +86,7 @@ impl Diagnosis {
                 depth,
                 deferred,
                 arrivals,
-            } => {
-                let deferred = match deferred {
-                    0 => String::new(),
-                    _ => format!(", {}", are_deferred(*deferred)),
-                };
-                write!(
-                    f,
-                    "No consumers: {}{deferred} and {}/s arrive; start a consumer",
-                    messages_wait(*depth),
-                    short(*arrivals)
-                )
-            }
+            } => no_consumers(f, *depth, *deferred, *arrivals),
             Limit::DeadLetters { from, depth } => write!(
                 f,
                 "Dead letters of {from}: {}; look at them, then publish them again or empty the channel",
@@ -118,20 +107,14 @@ impl Diagnosis {
             Limit::FewerInFlightThanNodes { nodes } => {
                 write!(
                     f,
-                    "One node at a time: consumers have fewer messages in flight"
+                    "One node at a time: consumers have fewer messages in flight than the {nodes} nodes"
                 )?;
-                write!(f, " than the {nodes} nodes")?;
                 self.write_change(f)
             }
             Limit::TimesOut { timeouts } => {
                 let rate = short(*timeouts);
                 write!(f, "Timeouts, {rate}/s: raise msg_timeout or touch messages")?;
-                match self.change {
-                    Some(Change { from, to, .. }) => {
-                        write!(f, ", or lower max_in_flight from {from} to {to}")
-                    }
-                    None => Ok(()),
-                }
+                self.write_change(f)
             }
             Limit::Fails { requeues, finishes } => write!(
                 f,
@@ -167,6 +150,11 @@ impl Diagnosis {
             return Ok(());
         };
         match change.what {
+            Setting::MaxInFlight if change.to < change.from => write!(
+                f,
+                ", or lower max_in_flight from {} to {}",
+                change.from, change.to
+            ),
             Setting::MaxInFlight => write!(
                 f,
                 "; raise max_in_flight from {} to {}",
@@ -179,6 +167,19 @@ impl Diagnosis {
             ),
         }
     }
+}
+
+fn no_consumers(
+    f: &mut fmt::Formatter<'_>,
+    depth: i64,
+    deferred: i64,
+    arrivals: f64,
+) -> fmt::Result {
+    write!(f, "No consumers: {}", messages_wait(depth))?;
+    if deferred != 0 {
+        write!(f, ", {}", are_deferred(deferred))?;
+    }
+    write!(f, " and {}/s arrive; start a consumer", short(arrivals))
 }
 
 fn keeps_up(f: &mut fmt::Formatter<'_>, arrivals: f64, capacity: Option<f64>) -> fmt::Result {

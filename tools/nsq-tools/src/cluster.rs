@@ -45,7 +45,7 @@ impl QueryTimeouts {
 }
 
 /// The data of the addresses that answered, and the reasons why the others did not answer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Answer<T> {
     /// The data of the addresses that answered.
     pub data: T,

@@ -10,7 +10,7 @@ use ringq_client::{
 use tokio::task::JoinSet;
 use wire::name::is_ephemeral;
 
-use crate::flags::{self, Sources};
+use crate::flags::{self, NSQD_TCP_ADDRESS, Sources};
 use crate::process::{self, Figures, StopSignals, shut_down};
 
 /// The values of the flags of a consuming tool that its consumers need.
@@ -41,6 +41,43 @@ impl ConsumerFlags {
             dedup: flags::Dedup::from_options(options)?,
         })
     }
+
+    /// Connects one consumer for each topic. `describe` sets what a tool wants beside the common settings. An nsqd that
+    /// cannot be reached is an error.
+    ///
+    /// No nsqd sends a message before all consumers are connected. If one of them cannot be connected, the tool ends, and
+    /// somebody starts the tool again and again. So each start would cost the messages of the other nsqds and topics an
+    /// attempt, until they are given up. Ephemeral topics and channels are an exception: they end with the tool, and drop
+    /// messages that nobody takes.
+    ///
+    /// # Errors
+    /// The filter of `--dedup` cannot be made, or the first consumer that cannot be connected. The error is the text for
+    /// the user.
+    pub async fn connect<T: AsRef<str>>(
+        &self,
+        topics: &[T],
+        channel: &str,
+        describe: impl Fn(ConsumerBuilder) -> ConsumerBuilder,
+    ) -> Result<Vec<Consumer>, String> {
+        let consuming = Consuming::start(self).await?;
+        let connecting = topics.iter().map(|topic| {
+            let topic = topic.as_ref();
+            let is_ephemeral = [topic, channel].map(str::as_bytes).map(is_ephemeral);
+            let mut config = self.client.clone();
+            if !is_ephemeral.contains(&true) {
+                config.max_in_flight = 0;
+            }
+            let builder = consuming.builder(topic, channel).config(config);
+            describe(builder.retry_first_connection(false)).connect()
+        });
+        let consumers = try_join_all(connecting).await;
+        let consumers = consumers.map_err(|error| error.to_string())?;
+        for consumer in &consumers {
+            let control = consumer.control();
+            control.set_max_in_flight(self.client.max_in_flight);
+        }
+        Ok(consumers)
+    }
 }
 
 /// The part of a consumer's settings that is the same for all topics of a tool.
@@ -64,7 +101,9 @@ impl Consuming {
     /// An address is wrong. The error is the text for the user.
     pub fn new(flags: &ConsumerFlags) -> Result<Consuming, String> {
         let nodes = match &flags.sources {
-            Sources::Nsqds(addresses) => Nodes::Fixed(flags::parse_nsqds(addresses)?),
+            Sources::Nsqds(addresses) => {
+                Nodes::Fixed(flags::parse_nsqds(NSQD_TCP_ADDRESS.name(), addresses)?)
+            }
             Sources::Lookupds(addresses) => {
                 flags::check_lookupds(addresses)?;
                 Nodes::Discovered(addresses.clone())
@@ -94,48 +133,6 @@ impl Consuming {
     /// The filter cannot be made, or an address is wrong. The error is the text for the user.
     pub async fn start(flags: &ConsumerFlags) -> Result<Consuming, String> {
         Consuming::new(flags)?.with_filter(flags).await
-    }
-
-    /// Connects one consumer for each topic. `describe` sets what a tool wants beside the common settings. An nsqd that
-    /// cannot be reached is an error.
-    ///
-    /// No nsqd sends a message before all consumers are connected. If one of them cannot be connected, the tool ends, and
-    /// somebody starts the tool again and again. So each start would cost the messages of the other nsqds and topics an
-    /// attempt, until they are given up. Ephemeral topics and channels are an exception: they end with the tool, and drop
-    /// messages that nobody takes.
-    ///
-    /// # Errors
-    /// The first consumer that cannot be connected. The error is the text for the user.
-    pub async fn connect<T: AsRef<str>>(
-        &self,
-        topics: &[T],
-        channel: &str,
-        describe: impl Fn(ConsumerBuilder) -> ConsumerBuilder,
-    ) -> Result<Vec<Consumer>, String> {
-        let connecting = topics.iter().map(|topic| {
-            let topic = topic.as_ref();
-            let is_ephemeral = [topic, channel].map(str::as_bytes).map(is_ephemeral);
-            let max_in_flight = if is_ephemeral.contains(&true) {
-                self.config.max_in_flight
-            } else {
-                0
-            };
-            let config = Config {
-                max_in_flight,
-                ..self.config.clone()
-            };
-            let builder = self.builder(topic, channel).config(config);
-            describe(builder.retry_first_connection(false)).connect()
-        });
-        let consumers = try_join_all(connecting)
-            .await
-            .map_err(|error| error.to_string())?;
-        for consumer in &consumers {
-            consumer
-                .control()
-                .set_max_in_flight(self.config.max_in_flight);
-        }
-        Ok(consumers)
     }
 
     /// Returns the builder of a consumer, whose events are lines of the log.

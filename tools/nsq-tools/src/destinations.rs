@@ -2,13 +2,14 @@
 //! times that they take.
 //!
 //! ```text
-//!   pool.pick(now) ──► Pick ──► request ──► pool.report(pick, outcome, now)
+//!   pool.pick(now) ──► Pick ──► request ──► pool.report(pick, success, now)
 //!                                     └──► time(place, duration) ──► lines of the log
 //! ```
 
 use std::time::Duration;
 
 use fastrand::Rng;
+use program::log_info;
 
 /// Destinations in the order of the command line.
 #[derive(Debug)]
@@ -21,16 +22,18 @@ pub struct Destinations {
 }
 
 impl Destinations {
-    /// Returns destinations of these names. A line about times comes after each `status_every`
-    /// requests. 0 means no lines. `seed` decides the random choices.
+    /// Returns destinations of these names. A line of the log about times comes after each `status_every`
+    /// requests. 0 means no lines. A warning says if the lines are too frequent. `seed` decides the random choices.
     ///
     /// # Panics
     /// There are no names.
     pub fn new(names: &[String], mode: Mode, status_every: usize, seed: u64) -> Destinations {
         let lines = |name: &String| TimingLines::new(&format!("[{name}]:"), status_every);
+        let aggregate = TimingLines::new("[aggregate]:", status_every);
+        log_line(aggregate.warning());
         Destinations {
             pool: HostPool::new(names.len(), mode, seed),
-            aggregate: TimingLines::new("[aggregate]:", status_every),
+            aggregate,
             each: match names {
                 [_] => Vec::new(),
                 _ => names.iter().map(lines).collect(),
@@ -38,19 +41,21 @@ impl Destinations {
         }
     }
 
-    /// Returns the warning about rings that are too small. All rings have one size.
-    pub fn warning(&self) -> Option<String> {
-        self.aggregate.warning()
+    /// Records how long a request to this destination took.
+    pub fn time_one(&mut self, place: usize, duration: Duration) {
+        let lines = self.each.get_mut(place);
+        log_line(lines.and_then(|lines| lines.record(duration)));
     }
 
-    /// Records how long a request to this destination took. Returns the line that is due.
-    pub fn time_one(&mut self, place: usize, duration: Duration) -> Option<String> {
-        self.each.get_mut(place)?.record(duration)
+    /// Records how long a message took.
+    pub fn time_all(&mut self, duration: Duration) {
+        log_line(self.aggregate.record(duration));
     }
+}
 
-    /// Records how long a message took. Returns the line that is due.
-    pub fn time_all(&mut self, duration: Duration) -> Option<String> {
-        self.aggregate.record(duration)
+fn log_line(line: Option<String>) {
+    if let Some(line) = line {
+        log_info!("{line}");
     }
 }
 
@@ -91,15 +96,6 @@ impl Mode {
             _ => None,
         }
     }
-}
-
-/// The result of a request to a destination.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
-    /// The request succeeded after this time.
-    Success(Duration),
-    /// The request failed.
-    Failure,
 }
 
 /// One choice of a pool. [`HostPool::report`] consumes the pick, so only one report counts.
@@ -203,16 +199,17 @@ impl HostPool {
         Pick { index }
     }
 
-    /// Takes the outcome of the request for which `pick` was the choice.
-    pub fn report(&mut self, pick: Pick, outcome: Outcome, now: Duration) {
+    /// Takes the outcome of the request for which `pick` was the choice: the time after which it succeeded, or `None` for a
+    /// failure.
+    pub fn report(&mut self, pick: Pick, success: Option<Duration>, now: Duration) {
         let host = &mut self.hosts[pick.index];
-        match outcome {
-            Outcome::Success(time) => {
+        match success {
+            Some(time) => {
                 host.dead = None;
                 host.times.record(time, now);
             }
-            Outcome::Failure if self.mode == Mode::RoundRobin => {}
-            Outcome::Failure => {
+            None if self.mode == Mode::RoundRobin => {}
+            None => {
                 host.dead.get_or_insert(Dead {
                     delay: RETRY_DELAY,
                     retry_at: now + RETRY_DELAY,
@@ -354,7 +351,7 @@ const ACCURATE_MIN: usize = 100;
 
 /// The last durations in a ring. Each time the ring wraps, it returns a line.
 #[derive(Debug)]
-pub struct TimingLines {
+struct TimingLines {
     prefix: String,
     /// The capacity of the ring. 0 turns the lines off.
     every: usize,
@@ -364,7 +361,7 @@ pub struct TimingLines {
 
 impl TimingLines {
     /// Returns an empty ring for the last `every` durations. Each line begins with `prefix`.
-    pub fn new(prefix: &str, every: usize) -> TimingLines {
+    fn new(prefix: &str, every: usize) -> TimingLines {
         TimingLines {
             prefix: prefix.to_owned(),
             every,
@@ -374,7 +371,7 @@ impl TimingLines {
     }
 
     /// Returns the warning for a ring that is too small for percentiles.
-    pub fn warning(&self) -> Option<String> {
+    fn warning(&self) -> Option<String> {
         let every = self.every;
         (1..ACCURATE_MIN).contains(&every).then(|| {
             format!(
@@ -384,7 +381,7 @@ impl TimingLines {
     }
 
     /// Records one duration. Returns the line that is due, if the ring has just wrapped.
-    pub fn record(&mut self, duration: Duration) -> Option<String> {
+    fn record(&mut self, duration: Duration) -> Option<String> {
         if self.every == 0 {
             return None;
         }

@@ -211,14 +211,44 @@ impl Sources {
     }
 }
 
-/// Parses the values of [`NSQD_TCP_ADDRESS`].
+/// Parses the values of a flag such as [`NSQD_TCP_ADDRESS`].
 ///
 /// # Errors
 /// An address is wrong. The error is the text for the user.
-pub fn parse_nsqds(addresses: &[String]) -> Result<Vec<Address>, String> {
+pub fn parse_nsqds(flag: &str, addresses: &[String]) -> Result<Vec<Address>, String> {
     let parsed = addresses.iter().map(|address| address.parse::<Address>());
     let parsed: Result<_, _> = parsed.collect();
-    parsed.map_err(|error| format!("--{}: {error}", NSQD_TCP_ADDRESS.name()))
+    parsed.map_err(|error| format!("--{flag}: {error}"))
+}
+
+/// Returns the values, each once, in the order in which they first come.
+pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
+    let mut distinct = Vec::new();
+    for value in values {
+        if !distinct.contains(&value) {
+            distinct.push(value);
+        }
+    }
+    distinct
+}
+
+/// Returns the value of a flag that has no default. A flag without a value is refused: the variable of a script may be
+/// missing, and the tool must not go on as if the flag were not there.
+///
+/// # Errors
+/// The value is empty. The error tells the user to write `wanted`.
+pub fn given(
+    options: &Options,
+    flag: &str,
+    value: String,
+    wanted: &str,
+) -> Result<Option<String>, String> {
+    if value.is_empty() && options.is_given(flag) {
+        return Err(format!(
+            "--{flag} has no value: write {wanted}, or leave the flag out"
+        ));
+    }
+    Ok(Some(value).filter(|value| !value.is_empty()))
 }
 
 /// Checks the values of [`LOOKUPD_HTTP_ADDRESS`].

@@ -33,7 +33,6 @@ use tokio::sync::oneshot;
 use tokio::task::{JoinError, JoinHandle, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout, timeout_at};
 
-use crate::consuming::Consuming;
 use crate::process::{self, STOP_TIME_MAX, StopSignals, drain, listen};
 use config::Config;
 pub use config::NSQ_FORGET;
@@ -67,7 +66,7 @@ async fn count_until_stop(config: &Config, mut signals: StopSignals) -> Result<(
     };
     let table = ForgetTable::new(config.flags.rate, config.limits, state, fastrand::u64(..));
     if let Some(file) = &state_file {
-        if let Some(warning) = file.warning() {
+        if let Some(warning) = file.lock.warning() {
             log_warn!("--state-file: {warning}");
         }
         log_info!(
@@ -156,9 +155,8 @@ async fn load(config: &Config) -> Result<(Option<Arc<StateFile>>, State), String
 
 /// Connects the consumer.
 async fn connect(config: &Config) -> Result<Consumer, String> {
-    let consuming = Consuming::start(&config.consumer).await?;
-    let topics = [&config.flags.topic];
-    let connecting = consuming.connect(&topics, &config.flags.channel, |builder| builder);
+    let (topics, channel) = ([&config.flags.topic], &config.flags.channel);
+    let connecting = config.consumer.connect(&topics, channel, |builder| builder);
     let mut consumers = connecting.await?;
     Ok(consumers.pop().expect("one topic has one consumer"))
 }
@@ -261,15 +259,8 @@ impl StateFile {
     /// # Errors
     /// Another process uses the file, or the lock cannot be taken. The error is the reason for the user.
     fn take(path: PathBuf) -> Result<StateFile, String> {
-        match FileLock::take(&path) {
-            Ok(lock) => Ok(StateFile { path, lock }),
-            Err(error) => Err(format!("--state-file: {error}")),
-        }
-    }
-
-    /// Returns the warning for the user if other processes could use the file.
-    fn warning(&self) -> Option<&str> {
-        self.lock.warning()
+        let lock = FileLock::take(&path).map_err(|error| format!("--state-file: {error}"))?;
+        Ok(StateFile { path, lock })
     }
 
     /// Reads the state. A file that does not exist is an empty state.

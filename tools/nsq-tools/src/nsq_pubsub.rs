@@ -20,12 +20,11 @@ mod stream;
 mod streams;
 
 use std::ffi::OsString;
-use std::io;
+use std::fmt::Display;
+use std::io::{self, Cursor};
 use std::net::SocketAddr;
-use std::pin::Pin;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -33,22 +32,23 @@ use axum::extract::rejection::BytesRejection;
 use axum::extract::{DefaultBodyLimit, RawQuery, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::middleware::{from_fn, map_response};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{any, post};
 use axum::serve::Listener;
-use bytes::{Buf, Bytes, BytesMut};
+use bytes::{Bytes, BytesMut};
 use program::http::Query;
 use program::tcp_socket::Backoff;
 use program::{log_info, log_warn};
 use ringq_client::{Outcome, Producer, PublishError};
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncReadExt, Chain, Join, join};
 use tokio::net::TcpStream;
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
 use crate::consuming::{Consuming, log_event};
-use crate::flags::{self, Sources};
+use crate::flags::{self, NSQD_TCP_ADDRESS, Sources};
 use crate::process::{self, StopSignals, listen, refuse_other_sites, within_stop_time};
 use config::Config;
 pub use config::NSQ_PUBSUB;
@@ -139,7 +139,9 @@ fn producer(config: &Config) -> Result<Producer, String> {
         .config(config.producer.clone())
         .events(|event| log_event(&event));
     let builder = match &config.consumer.sources {
-        Sources::Nsqds(addresses) => builder.nodes(flags::parse_nsqds(addresses)?),
+        Sources::Nsqds(addresses) => {
+            builder.nodes(flags::parse_nsqds(NSQD_TCP_ADDRESS.name(), addresses)?)
+        }
         Sources::Lookupds(addresses) => {
             flags::check_lookupds(addresses)?;
             let lookupds = addresses.iter();
@@ -174,10 +176,8 @@ async fn serve(
             stream::serve(socket, peer, &query, &shared).await;
         }
         Ok(Ok(Head::Other)) => {
-            let connection = Connection {
-                first: bytes.freeze(),
-                socket,
-            };
+            let (reader, writer) = socket.into_split();
+            let connection = join(Cursor::new(bytes.freeze()).chain(reader), writer);
             // axum has ended only if nsq_pubsub stops.
             let _ = to_pages.send((connection, peer)).await;
         }
@@ -223,53 +223,11 @@ impl Listener for Waiting {
     }
 }
 
-/// A connection whose first bytes have been read already.
-struct Connection {
-    first: Bytes,
-    socket: TcpStream,
-}
+/// A connection whose first bytes have been read already: these bytes, and then the socket.
+type Connection = Join<Chain<Cursor<Bytes>, OwnedReadHalf>, OwnedWriteHalf>;
 
-impl AsyncRead for Connection {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        if self.first.is_empty() {
-            return Pin::new(&mut self.socket).poll_read(context, buffer);
-        }
-        let count = self.first.len().min(buffer.remaining());
-        buffer.put_slice(&self.first[..count]);
-        self.first.advance(count);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl AsyncWrite for Connection {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.socket).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.socket).poll_shutdown(context)
-    }
-}
-
-/// The reason why nothing was published.
-enum NotPublished {
-    Refused(Refused),
-    Empty,
-    Body(BytesRejection),
-    Publish(PublishError),
-}
+/// The answer if nothing was published.
+type NotPublished = (StatusCode, String);
 
 /// Returns the service.
 fn router(shared: Arc<Shared>) -> Router {
@@ -316,13 +274,13 @@ async fn publish_all(
     split: impl FnOnce(Bytes) -> Vec<Bytes>,
 ) -> Result<&'static str, NotPublished> {
     let query = Query::parse(query.as_deref().unwrap_or_default());
-    let query = query.map_err(|_| NotPublished::Refused(Refused::InvalidUri))?;
+    let query = query.map_err(|_| bad_request(Refused::InvalidUri))?;
     let topic = query.get_filter("topic");
-    let topic = topic.ok_or(NotPublished::Refused(Refused::MissingTopic))?;
-    let mut bodies = split(body.map_err(NotPublished::Body)?);
+    let topic = topic.ok_or_else(|| bad_request(Refused::MissingTopic))?;
+    let mut bodies = split(body.map_err(not_read)?);
     bodies.retain(|body| !body.is_empty());
     let published = match &bodies[..] {
-        [] => return Err(NotPublished::Empty),
+        [] => return Err(bad_request("MSG_EMPTY")),
         [body] => shared
             .producer
             .publish(&topic, body.clone())
@@ -330,7 +288,7 @@ async fn publish_all(
             .map(drop),
         _ => shared.producer.publish_many(&topic, bodies).await.map(drop),
     };
-    published.map(|()| "OK").map_err(NotPublished::Publish)
+    published.map(|()| "OK").map_err(not_published)
 }
 
 async fn stats(State(shared): State<Arc<Shared>>) -> String {
@@ -344,38 +302,29 @@ async fn close(mut response: Response) -> Response {
     response
 }
 
-impl IntoResponse for NotPublished {
-    fn into_response(self) -> Response {
-        let (status, text) = match self {
-            NotPublished::Refused(refused) => (StatusCode::BAD_REQUEST, refused.to_string()),
-            NotPublished::Empty => (StatusCode::BAD_REQUEST, "MSG_EMPTY".to_owned()),
-            NotPublished::Body(rejection) => {
-                let text = match rejection.status() {
-                    StatusCode::PAYLOAD_TOO_LARGE => "MSG_TOO_BIG".to_owned(),
-                    _ => rejection.body_text(),
-                };
-                (rejection.status(), text)
-            }
-            NotPublished::Publish(PublishError::Topic(_)) => {
-                (StatusCode::BAD_REQUEST, Refused::InvalidTopic.to_string())
-            }
-            NotPublished::Publish(PublishError::TooLarge { .. }) => {
-                (StatusCode::PAYLOAD_TOO_LARGE, "MSG_TOO_BIG".to_owned())
-            }
-            NotPublished::Publish(error) => {
-                log_warn!("failed to publish - {error}");
-                match error.outcome() {
-                    Outcome::NotStored => (
-                        StatusCode::SERVICE_UNAVAILABLE,
-                        format!("NOT_PUBLISHED: {error}"),
-                    ),
-                    Outcome::Unknown | Outcome::Stored => (
-                        StatusCode::GATEWAY_TIMEOUT,
-                        format!("PERHAPS_PUBLISHED: {error}"),
-                    ),
-                }
-            }
-        };
-        (status, text + "\n").into_response()
+fn bad_request(why: impl Display) -> NotPublished {
+    (StatusCode::BAD_REQUEST, format!("{why}\n"))
+}
+
+fn not_read(rejection: BytesRejection) -> NotPublished {
+    let text = match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => "MSG_TOO_BIG\n".to_owned(),
+        _ => rejection.body_text() + "\n",
+    };
+    (rejection.status(), text)
+}
+
+fn not_published(error: PublishError) -> NotPublished {
+    match error {
+        PublishError::Topic(_) => return bad_request(Refused::InvalidTopic),
+        PublishError::TooLarge { .. } => {
+            return (StatusCode::PAYLOAD_TOO_LARGE, "MSG_TOO_BIG\n".to_owned());
+        }
+        _ => log_warn!("failed to publish - {error}"),
     }
+    let (status, code) = match error.outcome() {
+        Outcome::NotStored => (StatusCode::SERVICE_UNAVAILABLE, "NOT_PUBLISHED"),
+        Outcome::Unknown | Outcome::Stored => (StatusCode::GATEWAY_TIMEOUT, "PERHAPS_PUBLISHED"),
+    };
+    (status, format!("{code}: {error}\n"))
 }

@@ -10,7 +10,6 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::io::{self, Write};
 use std::process::{self, ExitCode};
 use std::thread;
 use std::time::Duration;
@@ -24,6 +23,7 @@ use crate::cluster::{
     self, Answer, Cluster, Failure, NSQD_HTTP_ADDRESS, QueryError, QueryTimeouts,
 };
 use crate::flags::{self, Refusal, Sources};
+use crate::process::print;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -62,29 +62,21 @@ fn start(style: Style) -> Result<(), String> {
 fn poll(config: &Config) -> Result<(), String> {
     let mut poller = Poller::new(config);
     let mut table = Table::new(config.flags.interval);
-    let mut printed: u64 = 0;
     loop {
         let poll = poller.poll()?;
         for warning in &poll.warnings {
             log_warn!("{warning}");
         }
         if let Some(figures) = poll.figures {
-            let rows = table.rows(figures);
-            print(&rows.text)
+            print(table.rows(figures).as_bytes())
                 .map_err(|error| format!("failed to write to standard output - {error}"))?;
-            printed += u64::from(rows.has_line);
         }
         thread::sleep(config.flags.interval);
-        if config.count == Some(printed) {
+        // The first poll has no line.
+        if config.count.is_some_and(|count| table.polls == count + 1) {
             return Ok(());
         }
     }
-}
-
-fn print(text: &str) -> io::Result<()> {
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(text.as_bytes())?;
-    stdout.flush()
 }
 
 program::flags! {
@@ -199,10 +191,7 @@ impl<'a> Poller<'a> {
             nodes.extend(self.memory.nodes.keys().cloned());
         }
         let nodes: Vec<String> = nodes.into_iter().collect();
-        let mut stats = Answer {
-            data: Vec::new(),
-            failures: Vec::new(),
-        };
+        let mut stats = Answer::default();
         if !nodes.is_empty() || found.failures.is_empty() {
             stats = self
                 .cluster
@@ -217,33 +206,25 @@ impl<'a> Poller<'a> {
         let mut warnings = self
             .memory
             .update(&nodes, answered, &found.failures, &stats.failures);
-        let mut figures = Figures::default();
-        let mut has_channel = false;
+        let mut figures = None;
         for figures_of_node in self.memory.nodes.values().flatten() {
+            let figures = figures.get_or_insert_with(Figures::default);
             figures.add(figures_of_node);
-            has_channel = true;
         }
-        let was_waiting = std::mem::replace(&mut self.memory.is_waiting, !has_channel);
-        if has_channel {
-            return Ok(Poll {
-                figures: Some(figures),
-                warnings,
-            });
+        let was_waiting = std::mem::replace(&mut self.memory.is_waiting, figures.is_none());
+        if figures.is_none() {
+            let missing =
+                format!("failed to find channel({channel}) in stats metadata for topic({topic})");
+            if found.failures.is_empty() && stats.failures.is_empty() {
+                return Err(missing);
+            }
+            if !was_waiting {
+                warnings.push(format!(
+                    "{missing}; waiting for the addresses that do not answer"
+                ));
+            }
         }
-        let missing =
-            format!("failed to find channel({channel}) in stats metadata for topic({topic})");
-        if found.failures.is_empty() && stats.failures.is_empty() {
-            return Err(missing);
-        }
-        if !was_waiting {
-            warnings.push(format!(
-                "{missing}; waiting for the addresses that do not answer"
-            ));
-        }
-        Ok(Poll {
-            figures: None,
-            warnings,
-        })
+        Ok(Poll { figures, warnings })
     }
 }
 
@@ -253,24 +234,18 @@ fn without_topic(
     found: Result<Answer<Vec<NodeInfo>>, QueryError>,
 ) -> Result<Answer<Vec<NodeInfo>>, QueryError> {
     let is_silent = |failure: &Failure| !failure.why.contains("TOPIC_NOT_FOUND");
-    match found {
-        Ok(mut found) => {
-            found.failures.retain(is_silent);
-            Ok(found)
+    let mut found = found.or_else(|error| {
+        let silent = error.failures.iter().filter(|it| is_silent(it)).count();
+        if silent == 0 || silent == error.failures.len() {
+            return Err(error);
         }
-        Err(error) => {
-            let all = &error.failures;
-            let silent: Vec<Failure> = all.iter().filter(|it| is_silent(it)).cloned().collect();
-            if silent.is_empty() || silent.len() == all.len() {
-                Err(error)
-            } else {
-                Ok(Answer {
-                    data: Vec::new(),
-                    failures: silent,
-                })
-            }
-        }
-    }
+        Ok(Answer {
+            data: Vec::new(),
+            failures: error.failures,
+        })
+    })?;
+    found.failures.retain(is_silent);
+    Ok(found)
 }
 
 impl Memory {
@@ -292,31 +267,21 @@ impl Memory {
             self.nodes.insert(node.clone(), channel);
         }
         let mut silent = BTreeMap::new();
-        for failure in silent_sources {
-            let text = format!("{} does not answer - {}", failure.address, failure.why);
-            silent.insert(failure.address.clone(), text);
+        for Failure { address, why } in silent_sources {
+            let text = format!("{address} does not answer - {why}");
+            silent.insert(address.clone(), text);
         }
-        for failure in silent_nodes {
-            let text = format!(
-                "nsqd {} does not answer, its last figures count - {}",
-                failure.address, failure.why
-            );
-            silent.insert(failure.address.clone(), text);
+        for Failure { address, why } in silent_nodes {
+            let text = format!("nsqd {address} does not answer, its last figures count - {why}");
+            silent.insert(address.clone(), text);
         }
-        let again = self
-            .silent
+        let mut again = std::mem::take(&mut self.silent);
+        self.silent = silent.keys().cloned().collect();
+        silent.retain(|address, _| !again.remove(address));
+        let again = again
             .iter()
-            .filter(|address| !silent.contains_key(*address));
-        let again: Vec<String> = again
-            .map(|address| format!("{address} answers again"))
-            .collect();
-        let new = silent
-            .iter()
-            .filter(|(address, _)| !self.silent.contains(*address));
-        let mut warnings: Vec<String> = new.map(|(_, text)| text.clone()).collect();
-        warnings.extend(again);
-        self.silent = silent.into_keys().collect();
-        warnings
+            .map(|address| format!("{address} answers again"));
+        silent.into_values().chain(again).collect()
     }
 }
 
@@ -360,14 +325,6 @@ struct Table {
     last: Option<Figures>,
 }
 
-/// The output for one poll.
-#[derive(Debug, PartialEq, Eq)]
-struct Rows {
-    text: String,
-    /// False for the first poll, whose figures are only compared with.
-    has_line: bool,
-}
-
 impl Figures {
     /// Adds the figures of a node.
     fn add(&mut self, channel: &ChannelStats) {
@@ -391,15 +348,14 @@ impl Table {
         }
     }
 
-    /// Returns the output for the figures of the next poll.
-    fn rows(&mut self, now: Figures) -> Rows {
+    /// Returns the output for the figures of the next poll. Those of the first poll are only compared with.
+    fn rows(&mut self, now: Figures) -> String {
         let mut text = String::new();
         if self.polls.is_multiple_of(HEADING_POLLS) {
             text += HEADING;
         }
         self.polls += 1;
-        let last = self.last.replace(now);
-        if let Some(last) = last {
+        if let Some(last) = self.last.replace(now) {
             let arrived = now.messages - last.messages;
             let left = arrived - (now.depth - last.depth);
             text += &format!(
@@ -417,10 +373,7 @@ impl Table {
                 now.clients
             );
         }
-        Rows {
-            text,
-            has_line: last.is_some(),
-        }
+        text
     }
 
     /// Returns a rate per second. Like the original, divides by the interval and not by the time that
@@ -557,14 +510,13 @@ mod tests {
     fn lines_are_the_originals() {
         let mut table = Table::new(Duration::from_millis(500));
         let first = table.rows(figures(1, 1));
-        assert!(!first.has_line);
         let heading = "\
 ------rate------+----------------depth----------------+--------------metadata---------------
 ingress  egress |   total     mem    disk inflt   def |     req     t-o         msgs clients
 ";
-        assert_eq!(first.text, heading);
+        assert_eq!(first, heading);
         assert_eq!(
-            table.rows(figures(11, 6)).text,
+            table.rows(figures(11, 6)),
             "     20      10 |       6       6       0     0     0 |       0       0           11       0\n"
         );
         // A restarted nsqd begins again at 0.
@@ -579,7 +531,7 @@ ingress  egress |   total     mem    disk inflt   def |     req     t-o         
             clients: 7,
         };
         assert_eq!(
-            table.rows(all).text,
+            table.rows(all),
             "    -22 -24691366 | 12345678  345678 12000000 100000     3 |       4       5            0       7\n"
         );
     }
@@ -588,9 +540,9 @@ ingress  egress |   total     mem    disk inflt   def |     req     t-o         
     fn rates_are_rounded_toward_zero() {
         let mut table = Table::new(Duration::from_secs(3));
         table.rows(figures(10, 0));
-        let line = table.rows(figures(15, 0)).text;
+        let line = table.rows(figures(15, 0));
         assert!(line.starts_with("      1       1 |"), "{line}");
-        let line = table.rows(figures(10, 0)).text;
+        let line = table.rows(figures(10, 0));
         assert!(line.starts_with("     -1      -1 |"), "{line}");
     }
 
@@ -599,7 +551,7 @@ ingress  egress |   total     mem    disk inflt   def |     req     t-o         
         let mut table = Table::new(Duration::from_secs(1));
         let mut with_heading = Vec::new();
         for poll in 0..60 {
-            if table.rows(figures(poll, 0)).text.starts_with(HEADING) {
+            if table.rows(figures(poll, 0)).starts_with(HEADING) {
                 with_heading.push(poll);
             }
         }

@@ -28,10 +28,10 @@ use ringq_client::{Acker, AutoTouch, Consumer, Control, Message, MessageId};
 use tokio::task::spawn_blocking;
 use tokio::time::{Instant, sleep_until};
 
-use crate::consuming::{ConsumerFlags, Consuming};
+use crate::consuming::ConsumerFlags;
 use crate::flags::{self, CONSUMER_OPT, NSQD_TCP_ADDRESS, Refusal, Sources};
 use crate::process::{
-    self, STOP_TIME_MAX, StopSignals, TOUCH_TIME_MAX, advice, give_back, shut_down,
+    self, STOP_TIME_MAX, StopSignals, TOUCH_TIME_MAX, advice, give_back, print, shut_down,
 };
 
 /// Runs the program with this command line, without the program's name.
@@ -88,13 +88,8 @@ impl Config {
         let mut client = flags::client_with_options(&NSQ_TAIL, options, &CONSUMER_OPT, client)?;
         let sources = Sources::from_options(options, &NSQD_TCP_ADDRESS)?;
         let flags: Flags = options.read()?;
-        let mut topics = Vec::new();
-        for topic in &flags.topics {
-            // Two consumers of one topic would print its messages in no better way than one.
-            if !topics.contains(topic) {
-                topics.push(topic.clone());
-            }
-        }
+        // Two consumers of one topic would print its messages in no better way than one.
+        let topics = flags::distinct(flags.topics.clone());
         if topics.is_empty() {
             return Err("--topic required".into());
         }
@@ -119,22 +114,15 @@ impl Config {
 }
 
 fn output_dir(options: &Options, flags: &Flags) -> Result<Option<PathBuf>, String> {
-    if !options.is_given("output-dir") {
-        return Ok(None);
-    }
-    if flags.output_dir.is_empty() {
-        return Err(
-            "--output-dir has no value: write the name of a directory, or leave the flag out"
-                .to_owned(),
-        );
-    }
-    if flags.prints_topic {
+    let wanted = "the name of a directory";
+    let output_dir = flags::given(options, "output-dir", flags.output_dir.clone(), wanted)?;
+    if output_dir.is_some() && flags.prints_topic {
         return Err(
             "--print-topic has no use with --output-dir: the name of each file begins with the topic"
                 .to_owned(),
         );
     }
-    Ok(Some(PathBuf::from(&flags.output_dir)))
+    Ok(output_dir.map(PathBuf::from))
 }
 
 /// Returns the name of a channel that nobody else uses, and that disappears with this run.
@@ -199,7 +187,6 @@ async fn tail(config: Config, mut signals: StopSignals) -> Result<(), String> {
 
 /// Connects the consumers of all topics.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let consuming = Consuming::start(&config.consumer).await?;
     // A slow disk takes long for many files.
     let touch = AutoTouch {
         limit: TOUCH_TIME_MAX,
@@ -208,7 +195,8 @@ async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
     for topic in &config.topics {
         log_info!("Adding consumer for topic: {topic}");
     }
-    consuming
+    config
+        .consumer
         .connect(&config.topics, &config.channel, |builder| {
             let builder = builder.auto_touch(touch);
             // With -n, messages beyond this number must not be printed.
@@ -463,12 +451,6 @@ impl Output {
             Output::Files { directory, files } => save(&directory, &files),
         }
     }
-}
-
-fn print(lines: &[u8]) -> io::Result<()> {
-    let mut output = io::stdout().lock();
-    output.write_all(lines)?;
-    output.flush()
 }
 
 /// A message, as nsqd sent it.

@@ -53,7 +53,7 @@ use self::file_name::with_revision;
 use self::topic_thread::{Figures, Orders, Shared, TopicError};
 use crate::cluster::QueryTimeouts;
 use crate::consuming::Consuming;
-use crate::flags::Sources;
+use crate::flags::{Sources, distinct};
 use crate::process::{self, StopSignals, consumers_within_stop_time};
 
 /// Runs the program with this command line, without the program's name.
@@ -304,49 +304,34 @@ fn skipped_line(topic: &str, pattern: &Regex) -> Option<String> {
 /// # Errors
 /// A directory takes no files.
 fn check(config: &Config, now: &Zoned) -> Result<(), DiskError> {
-    for directory in directories(config, now) {
-        let (directory, probed) = probe(&directory);
-        probed.map_err(|source| DiskError::new("make a file in", &directory, source))?;
-    }
-    Ok(())
+    let mut directories = directories(config, now).into_iter();
+    directories.try_for_each(|directory| probe(&directory))
 }
 
 /// Returns the directories of the first files.
 fn directories(config: &Config, now: &Zoned) -> Vec<PathBuf> {
     let settings = &config.archive;
+    let first_file = |topic: &str| with_revision(settings.names.of_topic(topic).at(now), 0);
     let mut relative: Vec<PathBuf> = match &config.topics {
-        Topics::Fixed(topics) => topics
-            .iter()
-            .map(|topic| first_file(config, topic, now))
-            .collect(),
-        Topics::Discovered { .. } => vec![first_file(config, "<TOPIC>", now)],
+        Topics::Fixed(topics) => topics.iter().map(|topic| first_file(topic)).collect(),
+        Topics::Discovered { .. } => vec![first_file("<TOPIC>")],
     };
     if let Topics::Discovered { .. } = &config.topics {
         relative.retain(|path| path.components().count() == 1);
     }
-    let mut directories = Vec::new();
-    for base in [&settings.work_dir, &settings.output_dir] {
-        for path in &relative {
-            // A join with an empty path would add a slash, which errors would show.
-            let directory = match path.parent() {
-                Some(parent) if !parent.as_os_str().is_empty() => base.join(parent),
-                _ => base.clone(),
-            };
-            if !directories.contains(&directory) {
-                directories.push(directory);
-            }
-        }
-    }
-    directories
+    let bases = [&settings.work_dir, &settings.output_dir].into_iter();
+    let directories = bases.flat_map(|base| {
+        // A join with an empty path would add a slash, which errors would show.
+        relative.iter().map(move |path| match path.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => base.join(parent),
+            _ => base.clone(),
+        })
+    });
+    distinct(directories)
 }
 
-fn first_file(config: &Config, topic: &str, now: &Zoned) -> PathBuf {
-    with_revision(config.archive.names.of_topic(topic).at(now), 0)
-}
-
-/// Tries to make a file in a directory, or in the nearest one above that is there. Returns the directory that was
-/// tried.
-fn probe(directory: &Path) -> (PathBuf, io::Result<()>) {
+/// Tries to make a file in a directory, or in the nearest one above that is there.
+fn probe(directory: &Path) -> Result<(), DiskError> {
     let mut tried = directory;
     loop {
         let shown = if tried.as_os_str().is_empty() {
@@ -355,14 +340,15 @@ fn probe(directory: &Path) -> (PathBuf, io::Result<()>) {
             tried
         };
         let made = temporary_file(&shown.join("nsq_to_file"));
-        match made {
-            Ok((path, _)) => return (shown.to_path_buf(), std::fs::remove_file(path)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => match tried.parent() {
-                // A directory that is there and cannot have this file will not get it later either.
-                Some(parent) if !shown.exists() => tried = parent,
-                _ => return (shown.to_path_buf(), Err(error)),
-            },
-            Err(error) => return (shown.to_path_buf(), Err(error)),
+        let made = made.and_then(|(path, _)| std::fs::remove_file(path));
+        let is_missing =
+            |error: &io::Error| error.kind() == io::ErrorKind::NotFound && !shown.exists();
+        match (made, tried.parent()) {
+            (Err(error), Some(parent)) if is_missing(&error) => tried = parent,
+            // A directory that is there and cannot have this file will not get it later either.
+            (made, _) => {
+                return made.map_err(|source| DiskError::new("make a file in", shown, source));
+            }
         }
     }
 }

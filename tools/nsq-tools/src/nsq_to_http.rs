@@ -19,10 +19,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::Duration;
 
-use program::log_info;
 use ringq_client::{AutoTouch, Consumer, Message};
 
-use crate::consuming::{Consuming, relay};
+use crate::consuming::relay;
 use crate::process::{self, StopSignals};
 use config::Config;
 pub use config::NSQ_TO_HTTP;
@@ -48,9 +47,6 @@ async fn send(config: Config, mut signals: StopSignals) -> Result<(), String> {
     )
     .map_err(|error| format!("cannot use the certificates of the system: {error}"))?;
     let delivery = Arc::new(Delivery::new(&config, client, fastrand::u64(..)));
-    if let Some(warning) = delivery.warning() {
-        log_info!("{warning}");
-    }
     let consumers = tokio::select! {
         consumers = connect(&config) => consumers?,
         () = signals.wait() => return Ok(()),
@@ -66,13 +62,13 @@ async fn send(config: Config, mut signals: StopSignals) -> Result<(), String> {
 
 /// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
 async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let consuming = Consuming::start(&config.consumer).await?;
-    let touches = touches(config);
-    consuming
-        .connect(&config.flags.topics, &config.flags.channel, |builder| {
+    let (flags, touches) = (&config.flags, touches(config));
+    let connecting = config
+        .consumer
+        .connect(&flags.topics, &flags.channel, |builder| {
             builder.auto_touch(Some(touches))
-        })
-        .await
+        });
+    connecting.await
 }
 
 /// Returns how long a message is touched: as long as the messages before it and its own requests may

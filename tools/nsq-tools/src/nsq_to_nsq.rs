@@ -19,10 +19,10 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use futures_util::future::join_all;
-use program::{log_info, log_warn};
-use ringq_client::{Address, Consumer, Message, Producer};
+use program::log_warn;
+use ringq_client::{Address, Message, Producer};
 
-use crate::consuming::{Consuming, log_event, relay};
+use crate::consuming::{log_event, relay};
 use crate::process::{self, StopSignals, close, within_stop_time};
 use config::Config;
 pub use config::NSQ_TO_NSQ;
@@ -46,15 +46,13 @@ async fn copy(config: Config, mut signals: StopSignals) -> Result<(), String> {
         producer.clone(),
         fastrand::u64(..),
     ));
-    if let Some(warning) = forwarding.warning() {
-        log_info!("{warning}");
-    }
     tokio::spawn(warn_of_unreachable(
         producer.clone(),
         config.destinations.clone(),
     ));
+    let (topics, channel) = (&config.flags.topics, &config.flags.channel);
     let consumers = tokio::select! {
-        consumers = connect(&config) => consumers?,
+        consumers = config.consumer.connect(topics, channel, |builder| builder) => consumers?,
         () = signals.wait() => return Ok(()),
     };
     // Each message in flight has a handler, so the publishes are as many as the messages.
@@ -79,11 +77,4 @@ async fn warn_of_unreachable(producer: Producer, destinations: Vec<Address>) {
         }
     });
     join_all(looks).await;
-}
-
-/// Connects one consumer for each topic. An nsqd that cannot be reached is an error.
-async fn connect(config: &Config) -> Result<Vec<Consumer>, String> {
-    let consuming = Consuming::start(&config.consumer).await?;
-    let connecting = consuming.connect(&config.flags.topics, &config.flags.channel, |it| it);
-    connecting.await
 }

@@ -21,7 +21,7 @@ mod views;
 mod tests;
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal, Write};
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::thread;
 
@@ -30,6 +30,7 @@ pub use config::NSQTOP;
 use state::State;
 
 use crate::flags;
+use crate::process::print;
 
 /// Runs the tool with these arguments, without the program's name.
 pub fn run(args: impl IntoIterator<Item = OsString>) -> ExitCode {
@@ -63,9 +64,5 @@ fn print_once(config: &Config) -> Result<(), String> {
         eprintln!("{problem}");
     }
     let text = state.table().plain_text();
-    let mut stdout = io::stdout().lock();
-    stdout
-        .write_all(text.as_bytes())
-        .and_then(|()| stdout.flush())
-        .map_err(|error| format!("failed to write to standard output - {error}"))
+    print(text.as_bytes()).map_err(|error| format!("failed to write to standard output - {error}"))
 }

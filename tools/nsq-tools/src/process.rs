@@ -3,7 +3,7 @@
 
 use std::ffi::OsString;
 use std::future::Future;
-use std::io::{self, Error, ErrorKind, IsTerminal};
+use std::io::{self, Error, ErrorKind, IsTerminal, Write};
 use std::net::{SocketAddr, TcpListener as StdListener};
 use std::pin::pin;
 use std::process::ExitCode;
@@ -51,14 +51,14 @@ pub fn run_with_log<W>(level: Level, style: Style, work: impl FnOnce(StopSignals
 where
     W: Future<Output = Result<(), String>>,
 {
-    if let Err(error) = log::init_tool(level, style) {
-        log_fatal!("{}", thread_refused("the log's thread", &error));
-        return ExitCode::from(1);
-    }
-    let runtime = match Runtime::new() {
+    let logs = log::init_tool(level, style);
+    let logs = logs.map_err(|error| thread_refused("the log's thread", &error));
+    let runtime = logs
+        .and_then(|()| Runtime::new().map_err(|error| format!("cannot start threads: {error}")));
+    let runtime = match runtime {
         Ok(runtime) => runtime,
-        Err(error) => {
-            log_fatal!("cannot start threads: {error}");
+        Err(why) => {
+            log_fatal!("{why}");
             return ExitCode::from(1);
         }
     };
@@ -307,6 +307,16 @@ pub fn advice(error: &Error) -> Option<&'static str> {
         ErrorKind::NotADirectory => Some("move the file that is in the way"),
         _ => None,
     }
+}
+
+/// Writes bytes to standard output. Blocks while nobody reads them.
+///
+/// # Errors
+/// The write fails.
+pub fn print(bytes: &[u8]) -> io::Result<()> {
+    let mut output = io::stdout().lock();
+    output.write_all(bytes)?;
+    output.flush()
 }
 
 /// Listens on `<host>:<port>`, as operators write it. An empty host means all addresses. `tool` is the

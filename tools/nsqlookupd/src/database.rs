@@ -31,7 +31,7 @@ use wire::go_json::push;
 use wire::json_object;
 use wire::name::is_ephemeral;
 
-use crate::event::{Category, Event};
+use crate::event::Event;
 use crate::peer::Peer;
 
 /// The present time on two clocks.
@@ -119,7 +119,7 @@ impl Database {
 
     /// Adds a client that has identified itself.
     pub fn join(&mut self, peer: Arc<Peer>, now: Now, events: &mut Vec<Event>) -> ClientKey {
-        events.push(Event::registered(&peer, Category::Client, None));
+        events.push(Event::registered(&peer, None));
         ClientKey(key(self.clients.insert(Client {
             peer,
             last_update: now,
@@ -152,12 +152,8 @@ impl Database {
             let channel = self.channel_of(topic, channel);
             if self.channels[channel.0 as usize].producers.insert(client) {
                 self.client_mut(client).channels.insert((topic, channel));
-                let event = Event::registered(
-                    self.peer(client),
-                    Category::Channel,
-                    Some(self.names(channel)),
-                );
-                events.push(event);
+                let names = Some(self.names(channel));
+                events.push(Event::registered(self.peer(client), names));
             }
         }
         let entry = &mut self.topics[topic.0 as usize];
@@ -165,8 +161,7 @@ impl Database {
         if entry.producers.insert(client) {
             let names = (entry.name.clone(), None);
             self.client_mut(client).topics.insert(topic);
-            let event = Event::registered(self.peer(client), Category::Topic, Some(names));
-            events.push(event);
+            events.push(Event::registered(self.peer(client), Some(names)));
         }
     }
 
@@ -201,8 +196,7 @@ impl Database {
         };
         if self.leave_channel(client, channel) {
             let names = Some(self.names(channel));
-            let event = Event::unregistered(self.peer(client), Category::Channel, names);
-            events.push(event);
+            events.push(Event::unregistered(self.peer(client), names));
         }
         let is_unused = self.channels[channel.0 as usize].producers.is_empty();
         if is_unused && is_ephemeral(name.as_bytes()) {
@@ -229,8 +223,7 @@ impl Database {
         }
         if self.leave_topic(client, topic) {
             let names = Some((self.topics[topic.0 as usize].name.clone(), None));
-            let event = Event::unregistered(self.peer(client), Category::Topic, names);
-            events.push(event);
+            events.push(Event::unregistered(self.peer(client), names));
         }
         let entry = &mut self.topics[topic.0 as usize];
         if entry.producers.is_empty() && is_ephemeral(entry.name.as_bytes()) {
@@ -243,21 +236,18 @@ impl Database {
     pub fn leave(&mut self, client: ClientKey, limit: usize, events: &mut Vec<Event>) -> bool {
         let entry = self.client_mut(client);
         if !std::mem::replace(&mut entry.is_leaving, true) {
-            let event = Event::unregistered(&entry.peer, Category::Client, None);
-            events.push(event);
+            events.push(Event::unregistered(&entry.peer, None));
         }
         for _ in 0..limit {
             let entry = self.client_mut(client);
             if let Some(&(_, channel)) = entry.channels.first() {
                 self.leave_channel(client, channel);
                 let names = Some(self.names(channel));
-                let event = Event::unregistered(self.peer(client), Category::Channel, names);
-                events.push(event);
+                events.push(Event::unregistered(self.peer(client), names));
             } else if let Some(&topic) = entry.topics.first() {
                 self.leave_topic(client, topic);
                 let names = Some((self.topics[topic.0 as usize].name.clone(), None));
-                let event = Event::unregistered(self.peer(client), Category::Topic, names);
-                events.push(event);
+                events.push(Event::unregistered(self.peer(client), names));
             } else {
                 self.clients.remove(client.0 as usize);
                 return true;

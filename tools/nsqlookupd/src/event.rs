@@ -9,24 +9,11 @@ use program::log::Level;
 
 use crate::peer::Peer;
 
-/// The part of the database that a registration is in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Category {
-    /// The clients themselves.
-    Client,
-    /// The producers of a topic.
-    Topic,
-    /// The producers of a channel.
-    Channel,
-}
-
-/// A registration as the log names it.
+/// A registration as the log names it: that of a producer of a topic or of a channel, or of the client itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registration {
     client: Arc<str>,
-    category: Category,
-    topic: Option<Arc<str>>,
-    channel: Option<Arc<str>>,
+    names: Option<Names>,
 }
 
 /// A line of the log.
@@ -123,12 +110,14 @@ pub enum Event {
 type Names = (Arc<str>, Option<Arc<str>>);
 
 impl Event {
-    pub(crate) fn registered(peer: &Peer, category: Category, names: Option<Names>) -> Event {
-        Event::Registered(Registration::new(peer, category, names))
+    pub(crate) fn registered(peer: &Peer, names: Option<Names>) -> Event {
+        let client = peer.address.clone();
+        Event::Registered(Registration { client, names })
     }
 
-    pub(crate) fn unregistered(peer: &Peer, category: Category, names: Option<Names>) -> Event {
-        Event::Unregistered(Registration::new(peer, category, names))
+    pub(crate) fn unregistered(peer: &Peer, names: Option<Names>) -> Event {
+        let client = peer.address.clone();
+        Event::Unregistered(Registration { client, names })
     }
 
     /// Returns the importance of the line.
@@ -140,21 +129,6 @@ impl Event {
             | Event::Ended { .. } => Level::Error,
             Event::UnexpectedUnregister { .. } => Level::Warn,
             _ => Level::Info,
-        }
-    }
-}
-
-impl Registration {
-    fn new(peer: &Peer, category: Category, names: Option<Names>) -> Registration {
-        let (topic, channel) = match names {
-            Some((topic, channel)) => (Some(topic), channel),
-            None => (None, None),
-        };
-        Registration {
-            client: peer.address.clone(),
-            category,
-            topic,
-            channel,
         }
     }
 }
@@ -221,17 +195,15 @@ impl fmt::Display for Event {
 
 impl Registration {
     fn write(&self, f: &mut fmt::Formatter<'_>, command: &str) -> fmt::Result {
-        let category = match self.category {
-            Category::Client => "client",
-            Category::Topic => "topic",
-            Category::Channel => "channel",
+        let (category, topic, channel) = match &self.names {
+            None => ("client", "", ""),
+            Some((topic, None)) => ("topic", &**topic, ""),
+            Some((topic, Some(channel))) => ("channel", &**topic, &**channel),
         };
         write!(
             f,
-            "DB: client({}) {command} category:{category} key:{} subkey:{}",
-            self.client,
-            self.topic.as_deref().unwrap_or_default(),
-            self.channel.as_deref().unwrap_or_default()
+            "DB: client({}) {command} category:{category} key:{topic} subkey:{channel}",
+            self.client
         )
     }
 }

@@ -59,9 +59,15 @@ pub struct Server {
 struct Listening {
     name: &'static str,
     address: SocketAddr,
+    protocol: Protocol,
     task: JoinHandle<()>,
-    /// True if a stop waits for the connections.
-    has_registrations: bool,
+}
+
+/// The protocol that a listener's clients speak.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Protocol {
+    V1,
+    Http,
 }
 
 /// The parts that all connections share.
@@ -73,14 +79,6 @@ struct Shared {
     host_names: Option<Arc<HostNames>>,
     started: SystemTime,
     stop: watch::Receiver<bool>,
-}
-
-/// A connection that was just accepted.
-struct Accepted {
-    socket: TcpStream,
-    peer: SocketAddr,
-    shared: Arc<Shared>,
-    tls: Option<TlsAcceptor>,
 }
 
 impl Server {
@@ -126,30 +124,20 @@ impl Server {
             started: SystemTime::now(),
             stop: stopped,
         });
-        let listen_tcp = |name, listener: Listener, tls| {
+        let serve = |name, protocol, listener: Listener, tls| {
             let address = listener.address();
             log_info!("{name}: listening on {address}");
             Listening {
                 name,
                 address,
-                task: tokio::spawn(accept(listener, shared.clone(), tls, serve_tcp)),
-                has_registrations: true,
+                protocol,
+                task: tokio::spawn(accept(listener, shared.clone(), tls, protocol)),
             }
         };
-        let listen_http = |name, listener: Listener, tls| {
-            let address = listener.address();
-            log_info!("{name}: listening on {address}");
-            Listening {
-                name,
-                address,
-                task: tokio::spawn(accept(listener, shared.clone(), tls, serve_http)),
-                has_registrations: false,
-            }
-        };
-        let mut listeners = vec![listen_tcp("TCP", tcp, None)];
-        listeners.extend(tls_tcp.map(|bound| listen_tcp(TLS_TCP, bound, tls.clone())));
-        listeners.push(listen_http("HTTP", http, None));
-        listeners.extend(https.map(|bound| listen_http(HTTPS, bound, tls.clone())));
+        let mut listeners = vec![serve("TCP", Protocol::V1, tcp, None)];
+        listeners.extend(tls_tcp.map(|it| serve(TLS_TCP, Protocol::V1, it, tls.clone())));
+        listeners.push(serve("HTTP", Protocol::Http, http, None));
+        listeners.extend(https.map(|it| serve(HTTPS, Protocol::Http, it, tls.clone())));
         Ok(Server {
             stop,
             listeners,
@@ -189,7 +177,7 @@ impl Server {
         let _ = self.stop.send(true);
         for listener in self.listeners {
             let name = listener.name;
-            if !listener.has_registrations {
+            if listener.protocol == Protocol::Http {
                 // Requests that are under way end with the process, as in the original.
                 listener.task.abort();
             } else if timeout(STOP_TIMEOUT, listener.task).await.is_err() {
@@ -214,11 +202,11 @@ async fn listen_unless_empty(address: &str) -> Result<Option<Listener>, String> 
 }
 
 /// Accepts connections until the server stops, and then waits for their ends.
-async fn accept<F: Future<Output = ()> + Send + 'static>(
+async fn accept(
     mut listener: Listener,
     shared: Arc<Shared>,
     tls: Option<TlsAcceptor>,
-    serve: impl Fn(Accepted) -> F,
+    protocol: Protocol,
 ) {
     let mut stop = shared.stop.clone();
     let mut connections = JoinSet::new();
@@ -228,25 +216,23 @@ async fn accept<F: Future<Output = ()> + Send + 'static>(
             Some(_) = connections.join_next() => continue,
             _ = stop.changed() => break,
         };
-        connections.spawn(serve(Accepted {
-            socket,
-            peer,
-            shared: shared.clone(),
-            tls: tls.clone(),
-        }));
+        let (shared, tls) = (shared.clone(), tls.clone());
+        match protocol {
+            Protocol::V1 => connections.spawn(serve_tcp(socket, peer, shared, tls)),
+            Protocol::Http => connections.spawn(serve_http(socket, peer, shared, tls)),
+        };
     }
     drop(listener);
     while connections.join_next().await.is_some() {}
 }
 
 /// Serves one client of protocol V1, perhaps over TLS.
-async fn serve_tcp(accepted: Accepted) {
-    let Accepted {
-        socket,
-        peer,
-        shared,
-        tls,
-    } = accepted;
+async fn serve_tcp(
+    socket: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    tls: Option<TlsAcceptor>,
+) {
     log_info!("TCP: new client({peer})");
     let ends = Ends::of(&socket, peer);
     let Some(tls) = tls else {
@@ -379,13 +365,12 @@ impl Ends {
 }
 
 /// Serves one HTTP connection, perhaps over TLS.
-async fn serve_http(accepted: Accepted) {
-    let Accepted {
-        socket,
-        peer,
-        shared,
-        tls,
-    } = accepted;
+async fn serve_http(
+    socket: TcpStream,
+    peer: SocketAddr,
+    shared: Arc<Shared>,
+    tls: Option<TlsAcceptor>,
+) {
     match tls {
         None => serve_requests(socket, peer, &shared).await,
         Some(tls) => {

@@ -8,18 +8,22 @@
 //!           └─ body, json:/pointer
 //! ```
 
+use std::error::Error;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use program::flag::{self, FlagOf};
 use program::{Options, log_info, log_warn};
 use ringq_client::dedup::filters::{
-    FilterOptionError, ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached,
-    MemcachedOptions, RoaringPair, arithmetic,
+    ForgetfulBloom, ForgetfulOptions, InverseBloom, KeyHasher, Memcached, MemcachedOptions,
+    RoaringPair, arithmetic,
 };
 use ringq_client::dedup::{self, AnyFilter, JsonPointer, Key, PointerError, WhenUnavailable};
 use tokio::task::spawn_blocking;
 use wire::go_value::parse_duration;
+
+use super::given;
 
 /// The recognition of messages that were handled before.
 pub const DEDUP: FlagOf<String> = flag::new(
@@ -43,18 +47,12 @@ pub const DEDUP_STATE: FlagOf<String> = flag::new(
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
 
 /// The values of `--dedup` and `--dedup-state`.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub struct Dedup {
-    key: KeyPlace,
+    /// The part that two copies of a message have in common. `None` means the body.
+    key: Option<JsonPointer>,
     filter: Plan,
     state: Option<PathBuf>,
-}
-
-/// The part that two copies of a message have in common.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum KeyPlace {
-    Body,
-    Json(JsonPointer),
 }
 
 impl Dedup {
@@ -63,27 +61,16 @@ impl Dedup {
     /// # Errors
     /// A value is wrong. The error is the text for the user.
     pub fn from_options(options: &Options) -> Result<Option<Dedup>, String> {
-        let state = Some(options.get(&DEDUP_STATE)).filter(|path| !path.is_empty());
-        let value = options.get(&DEDUP);
-        // The value of a script's variable may be missing, and the tool must not go on without the filter then.
-        if value.is_empty() && options.is_given(DEDUP.name()) {
-            return Err(
-                "--dedup has no value: write body, or json: and a pointer such as json:/id, or leave the flag out"
-                    .to_owned(),
-            );
-        }
-        if state.is_none() && options.is_given(DEDUP_STATE.name()) {
-            return Err(
-                "--dedup-state has no value: write the path of the filter's file, or leave the flag out"
-                    .to_owned(),
-            );
-        }
-        if value.is_empty() {
+        let given =
+            |flag: &FlagOf<String>, wanted| given(options, flag.name(), options.get(flag), wanted);
+        let value = given(&DEDUP, "body, or json: and a pointer such as json:/id")?;
+        let state = given(&DEDUP_STATE, "the path of the filter's file")?;
+        let Some(value) = value else {
             return match state {
                 Some(_) => Err("--dedup-state needs --dedup".to_owned()),
                 None => Ok(None),
             };
-        }
+        };
         let mut dedup = Dedup::parse(&value).map_err(|why| format!("--dedup: {why}"))?;
         if state.is_some() && matches!(dedup.filter, Plan::Memcached(..)) {
             return Err(
@@ -102,18 +89,17 @@ impl Dedup {
         let mut settings = Settings::parse(parts)?;
         let filter = Plan::parse(&mut settings)?;
         settings.end()?;
-        let dedup = Dedup {
-            key,
-            filter,
-            state: None,
-        };
-        if matches!(dedup.filter, Plan::Roaring { .. }) && dedup.key == KeyPlace::Body {
+        if matches!(filter, Plan::Roaring { .. }) && key.is_none() {
             return Err(
                 "filter=roaring compares numbers: use json:/pointer of a number instead of body"
                     .to_owned(),
             );
         }
-        Ok(dedup)
+        Ok(Dedup {
+            key,
+            filter,
+            state: None,
+        })
     }
 
     /// Makes the filter, which takes its memory now, and logs what it is. A saved filter is restored, on a thread that
@@ -163,19 +149,19 @@ impl Dedup {
     fn key(&self) -> Key {
         let json = "a pointer that was parsed is a pointer";
         match (&self.key, &self.filter) {
-            (KeyPlace::Body, _) => Key::body(),
-            (KeyPlace::Json(number), Plan::Roaring { source, .. }) => {
+            (None, _) => Key::body(),
+            (Some(number), Plan::Roaring { source, .. }) => {
                 let source = source.as_ref().map(JsonPointer::to_string);
                 Key::json_number(source.as_deref(), &number.to_string()).expect(json)
             }
-            (KeyPlace::Json(pointer), _) => Key::json(&pointer.to_string()).expect(json),
+            (Some(pointer), _) => Key::json(&pointer.to_string()).expect(json),
         }
     }
 
     fn key_text(&self) -> String {
         match &self.key {
-            KeyPlace::Body => "body".to_owned(),
-            KeyPlace::Json(pointer) => format!("json:{pointer}"),
+            None => "body".to_owned(),
+            Some(pointer) => format!("json:{pointer}"),
         }
     }
 
@@ -222,10 +208,10 @@ fn check(value: &str) -> Result<(), String> {
     }
 }
 
-fn parse_key(text: &str) -> Result<KeyPlace, String> {
+fn parse_key(text: &str) -> Result<Option<JsonPointer>, String> {
     match (text, text.strip_prefix("json:")) {
-        ("body", _) => Ok(KeyPlace::Body),
-        (_, Some(pointer)) => Ok(KeyPlace::Json(parse_pointer(pointer)?)),
+        ("body", _) => Ok(None),
+        (_, Some(pointer)) => parse_pointer(pointer).map(Some),
         _ => Err(format!(
             "the key is {text:?}: begin with body, or with json: and a pointer such as json:/id"
         )),
@@ -264,22 +250,19 @@ impl Plan {
         Ok(match filter.as_str() {
             "inverse" => inverse(settings)?,
             "forgetful" => Plan::Forgetful {
-                window: match settings.duration("window")? {
-                    Some(window) => window,
-                    None => {
-                        return Err("this filter needs window, a duration such as 1h".to_owned());
-                    }
-                },
+                window: settings
+                    .duration("window")?
+                    .ok_or("this filter needs window, a duration such as 1h")?,
                 rate: settings.needed_rate("rate")?,
                 false_positives: settings.probability("false-positives", 0.001)?,
             },
             "roaring" => Plan::Roaring {
                 numbers: settings.count("numbers", KEYS_DEFAULT)?,
                 sources: settings.count("sources", 1000)?,
-                source: match settings.text("source") {
-                    Some(pointer) => Some(parse_pointer(&pointer)?),
-                    None => None,
-                },
+                source: settings
+                    .text("source")
+                    .map(|pointer| parse_pointer(&pointer))
+                    .transpose()?,
             },
             "memcached" => {
                 let address = settings
@@ -304,15 +287,12 @@ impl Plan {
     }
 
     /// Makes the filter, which takes its memory now. The error is the text for the user.
-    fn make(&self) -> Result<AnyFilter, String> {
+    fn make(&self) -> Result<AnyFilter, Box<dyn Error>> {
         let hasher = KeyHasher::new(rand::random());
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let now = since_1970.unwrap_or_default();
-        let refused = |error: FilterOptionError| error.to_string();
         Ok(match self {
-            Plan::Inverse { slots } => InverseBloom::with_hasher(*slots, hasher)
-                .map_err(refused)?
-                .into(),
+            Plan::Inverse { slots } => InverseBloom::with_hasher(*slots, hasher)?.into(),
             Plan::Forgetful {
                 window,
                 rate,
@@ -325,16 +305,12 @@ impl Plan {
                     false_positives_max: *false_positives,
                     hasher,
                 };
-                ForgetfulBloom::new(options, now).map_err(refused)?.into()
+                ForgetfulBloom::new(options, now)?.into()
             }
             Plan::Roaring {
                 numbers, sources, ..
-            } => RoaringPair::new(*numbers, *sources as usize)
-                .map_err(refused)?
-                .into(),
-            Plan::Memcached(options, _) => Memcached::new(options.clone())
-                .map_err(|error| error.to_string())?
-                .into(),
+            } => RoaringPair::new(*numbers, *sources as usize)?.into(),
+            Plan::Memcached(options, _) => Memcached::new(options.clone())?.into(),
         })
     }
 
@@ -349,17 +325,12 @@ impl Plan {
                 numbers, sources, ..
             } => format!("exact sets of the last {numbers} numbers of {sources} sources"),
             Plan::Memcached(options, _) => {
-                let MemcachedOptions {
-                    address,
-                    lease,
-                    window,
-                    ..
-                } = options;
-                let lease = match lease {
-                    Some(lease) => format!("leases of {lease:?}"),
-                    None => "leases of the message timeout".to_owned(),
+                let (address, window) = (&options.address, options.window);
+                let lease = match options.lease {
+                    Some(lease) => format!("{lease:?}"),
+                    None => "the message timeout".to_owned(),
                 };
-                format!("memcached at {address}, {lease}, window of {window:?}")
+                format!("memcached at {address}, leases of {lease}, window of {window:?}")
             }
         }
     }
@@ -380,16 +351,15 @@ impl Plan {
 
     /// Returns what the user must know about a filter that may drop fresh messages.
     fn warning(&self) -> Option<String> {
-        let Plan::Forgetful {
-            false_positives, ..
-        } = self
-        else {
-            return None;
-        };
-        Some(format!(
-            "filter=forgetful takes up to {false_positives} of the fresh messages for duplicates, and finishes them: these \
-             messages are lost. filter=inverse loses none"
-        ))
+        match self {
+            Plan::Forgetful {
+                false_positives, ..
+            } => Some(format!(
+                "filter=forgetful takes up to {false_positives} of the fresh messages for duplicates, and finishes them: \
+                 these messages are lost. filter=inverse loses none"
+            )),
+            _ => None,
+        }
     }
 }
 
@@ -485,29 +455,33 @@ impl Settings {
         })
     }
 
+    /// Takes a number for which `is_right` returns true.
+    fn number<T: FromStr>(
+        &mut self,
+        name: &'static str,
+        form: &str,
+        is_right: impl Fn(&T) -> bool,
+    ) -> Result<Option<T>, String> {
+        self.value(name, form, |text| text.parse().ok().filter(is_right))
+    }
+
     /// Takes a rate in messages per second, which must be there.
     fn needed_rate(&mut self, name: &'static str) -> Result<f64, String> {
         let form = "a number of messages per second above zero";
-        let is_rate = |rate: &f64| rate.is_finite() && *rate > 0.0;
-        let rate = self.value(name, form, |text| text.parse().ok().filter(is_rate))?;
+        let rate = self.number(name, form, |rate: &f64| rate.is_finite() && *rate > 0.0)?;
         rate.ok_or_else(|| format!("window needs {name}, the usual number of messages per second"))
     }
 
     /// Takes a number above zero.
     fn count(&mut self, name: &'static str, default: u64) -> Result<u64, String> {
-        let is_count = |count: &u64| *count > 0;
-        let count = self.value(name, "a whole number above zero", |text| {
-            text.parse().ok().filter(is_count)
-        })?;
+        let count = self.number(name, "a whole number above zero", |count| *count > 0)?;
         Ok(count.unwrap_or(default))
     }
 
     /// Takes a probability that is neither 0 nor 1.
     fn probability(&mut self, name: &'static str, default: f64) -> Result<f64, String> {
-        let is_probability = |value: &f64| *value > 0.0 && *value < 1.0;
-        let value = self.value(name, "a probability between 0 and 1", |text| {
-            text.parse().ok().filter(is_probability)
-        })?;
+        let form = "a probability between 0 and 1";
+        let value = self.number(name, form, |value| *value > 0.0 && *value < 1.0)?;
         Ok(value.unwrap_or(default))
     }
 

@@ -10,6 +10,7 @@
 //!
 //! `/dbsize` and `/dbstats` describe the whole table. `/ping` answers `OK`.
 
+use std::str::FromStr;
 use std::sync::Arc;
 
 use axum::Router;
@@ -21,8 +22,9 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use parking_lot::Mutex;
 use serde::Serialize;
+use wire::json_object;
 
-use super::table::{Counters, ForgetTable, NAME_BYTES_MAX, Wanted};
+use super::table::{ForgetTable, NAME_BYTES_MAX, Wanted};
 use super::table::{Reading, Seconds};
 use crate::process::refuse_other_sites;
 
@@ -44,43 +46,6 @@ struct Parameters(Vec<(String, String)>);
 
 /// A wrong request: its code.
 struct Refused(StatusCode, &'static str);
-
-#[derive(Serialize)]
-struct Envelope<T> {
-    status_code: u16,
-    status_txt: &'static str,
-    data: Option<T>,
-}
-
-/// The answer about a distribution.
-#[derive(Serialize)]
-struct Answer<'a> {
-    distribution: &'a str,
-    #[serde(rename = "Z")]
-    z: u64,
-    #[serde(rename = "T")]
-    t: i64,
-    data: Vec<Bin>,
-    rate: f64,
-    prune: bool,
-}
-
-#[derive(Serialize)]
-struct Bin {
-    bin: Box<str>,
-    count: u64,
-    p: f64,
-}
-
-/// The answer of `/dbstats`.
-#[derive(Serialize)]
-struct Totals {
-    distributions: usize,
-    bins: usize,
-    rate: f64,
-    #[serde(flatten)]
-    counters: Counters,
-}
 
 type Parsed = Result<Query<Vec<(String, String)>>, QueryRejection>;
 
@@ -104,12 +69,7 @@ async fn incr(State(api): State<Api>, query: Parsed) -> Result<&'static str, Ref
     let parameters = Parameters::new(query)?;
     let distribution = parameters.distribution(&api.distribution)?;
     let fields = parameters.fields()?;
-    let n = match parameters.get("N") {
-        None | Some("") => 1,
-        Some(text) => text
-            .parse::<u32>()
-            .map_err(|_| Refused(StatusCode::BAD_REQUEST, "COULDNT_PARSE_N"))?,
-    };
+    let n = parameters.n::<u32>(1, "COULDNT_PARSE_N")?;
     let now = (api.now)();
     let mut table = api.table.lock();
     for field in fields {
@@ -134,12 +94,7 @@ async fn dist(State(api): State<Api>, query: Parsed) -> Result<Response, Refused
 async fn nmostprobable(State(api): State<Api>, query: Parsed) -> Result<Response, Refused> {
     let parameters = Parameters::new(query)?;
     let distribution = parameters.distribution(&api.distribution)?;
-    let most = match parameters.get("N") {
-        None | Some("") => MOST_PROBABLE,
-        Some(text) => text
-            .parse()
-            .map_err(|_| Refused(StatusCode::BAD_REQUEST, "INVALID_ARG_N"))?,
-    };
+    let most = parameters.n(MOST_PROBABLE, "INVALID_ARG_N")?;
     api.read(&parameters, distribution, Wanted::Largest(most))
 }
 
@@ -149,10 +104,11 @@ async fn dbsize(State(api): State<Api>) -> Response {
 
 async fn dbstats(State(api): State<Api>) -> Response {
     let table = api.table.lock();
-    answer(Totals {
+    answer(json_object! {
         distributions: table.distributions(),
         bins: table.bins(),
         rate: table.rate,
+        #[serde(flatten)]
         counters: table.counters,
     })
 }
@@ -180,16 +136,15 @@ impl Api {
             0 => 0.0,
             z => count as f64 / z as f64,
         };
-        let bins = bins.into_iter().map(|(bin, count)| Bin {
-            p: p(count),
-            bin,
-            count,
-        });
-        Ok(answer(Answer {
+        let bins = bins.into_iter();
+        let data = bins.map(|(bin, count)| json_object! { bin, count, p: p(count) });
+        Ok(answer(json_object! {
             distribution,
+            #[serde(rename = "Z")]
             z,
+            #[serde(rename = "T")]
             t: now as i64,
-            data: bins.collect(),
+            data: data.collect::<Vec<_>>(),
             rate,
             prune: true,
         }))
@@ -208,6 +163,16 @@ impl Parameters {
     fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(known, _)| known == name);
         found.map(|(_, value)| value.as_str())
+    }
+
+    /// Returns the number `N`. Without one, it is `usual`.
+    fn n<T: FromStr>(&self, usual: T, wrong: &'static str) -> Result<T, Refused> {
+        match self.get("N") {
+            None | Some("") => Ok(usual),
+            Some(text) => text
+                .parse()
+                .map_err(|_| Refused(StatusCode::BAD_REQUEST, wrong)),
+        }
     }
 
     fn distribution<'a>(&'a self, usual: &'a str) -> Result<&'a str, Refused> {
@@ -236,26 +201,17 @@ impl Parameters {
 impl IntoResponse for Refused {
     fn into_response(self) -> Response {
         let Refused(status, text) = self;
-        let envelope = Envelope::<()> {
-            status_code: status.as_u16(),
-            status_txt: text,
-            data: None,
-        };
-        (status, json(&envelope)).into_response()
+        (status, json(status, text, None::<()>)).into_response()
     }
 }
 
 fn answer(data: impl Serialize) -> Response {
-    let envelope = Envelope {
-        status_code: 200,
-        status_txt: "",
-        data: Some(data),
-    };
-    json(&envelope)
+    json(StatusCode::OK, "", data)
 }
 
-fn json(value: &impl Serialize) -> Response {
-    let body = serde_json::to_string(value).expect("the answers are JSON");
+fn json(status: StatusCode, status_txt: &str, data: impl Serialize) -> Response {
+    let answer = json_object! { status_code: status.as_u16(), status_txt, data };
+    let body = serde_json::to_string(&answer).expect("the answers are JSON");
     (
         [(header::CONTENT_TYPE, "application/json; charset=utf-8")],
         body,

@@ -37,23 +37,15 @@ pub(super) struct ForgetTable {
     /// The part that is forgotten, per second.
     pub(super) rate: f64,
     limits: Limits,
-    distributions: HashMap<Box<str>, Entry>,
+    distributions: HashMap<Box<str>, ForgetDistribution>,
     pub(super) counters: Counters,
     random: StdRng,
-}
-
-/// A distribution, and when it last changed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-struct Entry {
-    changed: Seconds,
-    #[serde(flatten)]
-    distribution: ForgetDistribution,
 }
 
 /// The stored form of a table.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(super) struct State {
-    distributions: HashMap<Box<str>, Entry>,
+    distributions: HashMap<Box<str>, ForgetDistribution>,
 }
 
 /// Counters since the start of the tool.
@@ -106,14 +98,11 @@ impl ForgetTable {
         let moment = self.moment(now);
         // The name is copied only for a new distribution.
         if !self.distributions.contains_key(name) {
-            self.distributions.insert(name.into(), Entry::default());
+            self.distributions.insert(name.into(), Default::default());
         }
-        let entry = self.distributions.get_mut(name).expect("it is there now");
-        entry.changed = now;
+        let distribution = self.distributions.get_mut(name).expect("it is there now");
         let bins_max = self.limits.bins_max;
-        let evicted = entry
-            .distribution
-            .add(value, n, moment, bins_max, &mut self.random);
+        let evicted = distribution.add(value, n, moment, bins_max, &mut self.random);
         self.counters.evicted_bins += evicted as u64;
         self.counters.observations = self.counters.observations.saturating_add(n);
         true
@@ -128,19 +117,12 @@ impl ForgetTable {
     /// unknown distribution is empty.
     pub(super) fn read(&mut self, name: &str, wanted: Wanted<'_>, now: Seconds) -> Reading {
         let moment = self.moment(now);
-        let empty = Entry::default();
-        let entry = match self.distributions.get_mut(name) {
-            Some(entry) => {
-                entry.distribution.forget(moment, &mut self.random);
-                entry
-            }
-            None => &empty,
+        let Some(distribution) = self.distributions.get_mut(name) else {
+            return ForgetDistribution::default().read(wanted);
         };
-        let reading = match wanted {
-            Wanted::Bins(values) => entry.distribution.read(values),
-            Wanted::Largest(most) => entry.distribution.read_largest(most),
-        };
-        if entry.distribution.bins() == 0 {
+        distribution.forget(moment, &mut self.random);
+        let reading = distribution.read(wanted);
+        if distribution.bins.is_empty() {
             self.distributions.remove(name);
         }
         reading
@@ -149,9 +131,9 @@ impl ForgetTable {
     /// Decrements every distribution, and removes the empty ones.
     pub(super) fn forget(&mut self, now: Seconds) {
         let moment = self.moment(now);
-        self.distributions.retain(|_, entry| {
-            entry.distribution.forget(moment, &mut self.random);
-            entry.distribution.bins() > 0
+        self.distributions.retain(|_, distribution| {
+            distribution.forget(moment, &mut self.random);
+            !distribution.bins.is_empty()
         });
     }
 
@@ -167,10 +149,10 @@ impl ForgetTable {
         self.distributions.len()
     }
 
-    /// Returns the number of bins of all distributions.
+    /// Returns the number of bins of all distributions, those included that would be empty now.
     pub(super) fn bins(&self) -> usize {
-        let entries = self.distributions.values();
-        entries.map(|entry| entry.distribution.bins()).sum()
+        let distributions = self.distributions.values();
+        distributions.map(|it| it.bins.len()).sum()
     }
 
     fn moment(&self, now: Seconds) -> Moment {
@@ -207,6 +189,8 @@ pub(super) type Seconds = f64;
 /// The counts of a categorical distribution. Each bin is decremented when it is read or changed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct ForgetDistribution {
+    /// The time of the last [`add`](ForgetDistribution::add).
+    changed: Seconds,
     bins: HashMap<Box<str>, Bin>,
 }
 
@@ -246,6 +230,7 @@ impl ForgetDistribution {
         random: &mut impl Rng,
     ) -> usize {
         let Moment { rate, now } = moment;
+        self.changed = now;
         if let Some(bin) = self.bins.get_mut(value) {
             bin.forget(rate, now, random);
             bin.count = bin.count.saturating_add(n);
@@ -269,38 +254,25 @@ impl ForgetDistribution {
         });
     }
 
-    /// Returns some bins after a decrement of all. An unknown value has count 0.
-    fn read(&self, values: &[&str]) -> Reading {
-        let count = |value: &str| self.bins.get(value).map_or(0, |bin| bin.count);
-        Reading {
-            z: self.z(),
-            bins: values
-                .iter()
-                .map(|value| ((*value).into(), count(value)))
-                .collect(),
-        }
-    }
-
-    /// Returns the bins with the largest counts, the largest first and equal ones by name, after a
-    /// decrement of all.
-    fn read_largest(&self, most: usize) -> Reading {
-        let bins = self
-            .bins
-            .iter()
-            .map(|(value, bin)| (value.clone(), bin.count));
-        let mut bins: Vec<(Box<str>, u64)> = bins.collect();
-        bins.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        bins.truncate(most);
-        Reading { z: self.z(), bins }
-    }
-
-    /// Returns the number of bins, those included that would be empty now.
-    fn bins(&self) -> usize {
-        self.bins.len()
-    }
-
-    fn z(&self) -> u64 {
-        self.bins.values().map(|bin| bin.count).sum()
+    /// Returns what is asked for, after a decrement of all bins. An unknown value has count 0. Of the largest bins, the
+    /// largest comes first, and equal ones have the order of their names.
+    fn read(&self, wanted: Wanted<'_>) -> Reading {
+        let bins = match wanted {
+            Wanted::Bins(values) => {
+                let count = |value: &str| self.bins.get(value).map_or(0, |bin| bin.count);
+                let bins = values.iter().map(|value| ((*value).into(), count(value)));
+                bins.collect()
+            }
+            Wanted::Largest(most) => {
+                let all = self.bins.iter();
+                let mut bins: Vec<_> = all.map(|(name, bin)| (name.clone(), bin.count)).collect();
+                bins.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+                bins.truncate(most);
+                bins
+            }
+        };
+        let z = self.bins.values().map(|bin| bin.count).sum();
+        Reading { z, bins }
     }
 
     /// Removes empty bins, or else the smallest ones. Returns the number of bins that were not empty.

@@ -92,24 +92,28 @@ impl<D: Disk, M> Archive<D, M> {
     pub(super) fn take(&mut self, now: &Now, body: &[u8], message: M) -> Result<(), DiskError> {
         let is_first = self.needs_rotation(now);
         if is_first && let Err(error) = self.rotate(now) {
-            self.writer.add_without_body(message);
+            // No file can have it, so it goes back to nsqd.
+            self.writer.batch.push(message);
             return Err(error);
         }
         self.writer.add(body, message);
         if is_first || self.writer.batch_len() >= self.settings.batch_max {
             return self.writer.sync();
         }
-        if self.writer.batch_bytes() >= self.settings.batch_bytes_max {
+        if self.writer.batch_bytes >= self.settings.batch_bytes_max {
             return self.writer.begin_sync();
         }
-        self.writer.write_if_large()
+        if self.writer.plain.len() >= WRITE_BYTES_MAX {
+            return self.writer.write();
+        }
+        Ok(())
     }
 
     /// Ends a group of messages: without compression, readers of the file see the messages from now
     /// on. If the consumer is starved, no more messages come before some are finished, so the batch
     /// is synced, unless running syncs finish some soon.
     pub(super) fn end_group(&mut self, is_starved: bool) -> Result<(), DiskError> {
-        if is_starved && !self.writer.is_syncing() {
+        if is_starved && self.writer.syncs.is_empty() {
             self.writer.sync()
         } else {
             self.writer.write()
@@ -268,7 +272,7 @@ impl<D: Disk, M> Archive<D, M> {
                     "{} the last line of {path} was cut off, ending it",
                     self.writer.label
                 );
-                self.writer.end_line();
+                self.writer.plain.push(b'\n');
             }
             self.writer.file = Some(file);
             return Ok(());
@@ -439,16 +443,6 @@ impl<D: Disk, M> Writer<D, M> {
         self.batch_bytes += bytes;
     }
 
-    /// Adds a message that no file can have, so that it goes back to nsqd.
-    fn add_without_body(&mut self, message: M) {
-        self.batch.push(message);
-    }
-
-    /// Ends the torn line of a file that was just opened.
-    fn end_line(&mut self) {
-        self.plain.push(b'\n');
-    }
-
     /// Writes and syncs all messages, which then count as finished.
     pub(super) fn sync(&mut self) -> Result<(), DiskError> {
         self.end_syncs()?;
@@ -486,11 +480,6 @@ impl<D: Disk, M> Writer<D, M> {
         self.syncing.extend(self.batch.drain(..));
         self.batch_bytes = 0;
         Ok(())
-    }
-
-    /// Returns true if syncs are running.
-    fn is_syncing(&self) -> bool {
-        !self.syncs.is_empty()
     }
 
     /// Returns the oldest running sync. [`end_sync`](Writer::end_sync) is to follow its end.
@@ -611,20 +600,6 @@ impl<D: Disk, M> Writer<D, M> {
     /// Returns the number of messages that wait for the begin of a sync.
     pub(super) fn batch_len(&self) -> usize {
         self.batch.len()
-    }
-
-    /// Returns the bytes of these messages.
-    fn batch_bytes(&self) -> u64 {
-        self.batch_bytes
-    }
-
-    /// Encodes and writes the collected bytes if there are many.
-    fn write_if_large(&mut self) -> Result<(), DiskError> {
-        if self.plain.len() >= WRITE_BYTES_MAX {
-            self.write()
-        } else {
-            Ok(())
-        }
     }
 
     /// Writes what the next sync is to cover.

@@ -113,13 +113,8 @@ impl Disk for OsDisk {
         match DirBuilder::new().mode(DIRECTORY_MODE).create(path) {
             Ok(()) => sync_directory(parent),
             // Another topic, or another process, may make the same directory.
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if path.is_dir() {
-                    Ok(())
-                } else {
-                    Err(Errno::NOTDIR.into())
-                }
-            }
+            Err(_) if path.is_dir() => Ok(()),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(Errno::NOTDIR.into()),
             Err(error) => Err(error),
         }
     }
@@ -216,7 +211,8 @@ fn open(
     ))
 }
 
-fn last_byte(file: &mut File) -> io::Result<u8> {
+/// Returns the last byte of a file that has one.
+pub(super) fn last_byte(file: &mut File) -> io::Result<u8> {
     let mut byte = [0];
     file.seek(SeekFrom::End(-1))?;
     file.read_exact(&mut byte)?;

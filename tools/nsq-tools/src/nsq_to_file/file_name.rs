@@ -7,6 +7,8 @@ use std::sync::LazyLock;
 use jiff::Zoned;
 use regex::{Captures, Regex};
 
+use crate::flags::distinct;
+
 /// The token of the revision.
 const REVISION: &str = "<REV>";
 
@@ -93,7 +95,8 @@ fn file_text(topic: &str) -> &str {
 pub(super) struct NamePattern {
     /// The groups are the revisions.
     regex: Regex,
-    depth: usize,
+    /// The number of directories in each name.
+    pub(super) depth: usize,
 }
 
 impl NameFormat {
@@ -135,11 +138,6 @@ impl NameFormat {
 }
 
 impl NamePattern {
-    /// Returns the number of directories in each name.
-    pub(super) fn depth(&self) -> usize {
-        self.depth
-    }
-
     /// Returns true if a file of the topic can have this relative path.
     pub(super) fn fits(&self, relative: &Path) -> bool {
         relative
@@ -154,7 +152,8 @@ impl NamePattern {
             return relative.to_path_buf();
         };
         let mut next = path.clone().into_owned();
-        for group in revisions(&found).rev() {
+        let revisions: Vec<_> = found.iter().skip(1).flatten().collect();
+        for group in revisions.iter().rev() {
             let revision = group.as_str()[1..].parse::<u64>().unwrap_or_default();
             next.replace_range(
                 group.range(),
@@ -163,12 +162,6 @@ impl NamePattern {
         }
         PathBuf::from(next)
     }
-}
-
-/// Returns the revisions in a path, in their order.
-fn revisions<'a>(found: &Captures<'a>) -> impl DoubleEndedIterator<Item = regex::Match<'a>> {
-    let groups: Vec<_> = found.iter().skip(1).flatten().collect();
-    groups.into_iter()
 }
 
 impl FileNames {
@@ -279,13 +272,8 @@ pub(super) fn warnings(file_name: &str, date: &str, host: &str) -> Vec<String> {
             &DIRECTIVES,
         ),
     ] {
-        let mut unknown: Vec<&str> = Vec::new();
-        for found in form.find_iter(format) {
-            let found = found.as_str();
-            if !known.contains(&found) && !unknown.contains(&found) {
-                unknown.push(found);
-            }
-        }
+        let found = form.find_iter(format).map(|found| found.as_str());
+        let unknown = distinct(found.filter(|found| !known.contains(found)));
         let known = known.join(" ");
         lines.extend(unknown.iter().map(|found| {
             format!(

@@ -27,7 +27,7 @@ use zstd::stream::read::Decoder as ZstdDecoder;
 
 use super::compression::{Compression, Encoder};
 use super::config::Settings;
-use super::disk::{DiskError, OsDisk, Stop, has_name, is_gone};
+use super::disk::{DiskError, OsDisk, Stop, has_name, is_gone, last_byte};
 use super::file_name::NamePattern;
 use super::output_move::OutputMove;
 
@@ -69,14 +69,14 @@ impl Leftovers {
     pub(super) fn take_up(&mut self) -> Result<(), DiskError> {
         let mut found = Vec::new();
         if self.settings.moves_files() {
-            let depth = self.pattern.depth();
+            let depth = self.pattern.depth;
             collect(&self.settings, Path::new(""), depth, &mut found)?;
         }
         found.retain(|relative| self.pattern.fits(relative));
         // Earlier revisions keep their place before later ones, also if all are renamed.
         found.sort();
         for relative in found {
-            if self.take(&relative)? == Found::Locked {
+            if self.is_locked_or_take(&relative)? {
                 log_warn!(
                     "{} another process writes {}: it stays there, and moves if that process ends without moving it",
                     self.label,
@@ -96,18 +96,19 @@ impl Leftovers {
     /// Looks again at the files that other processes had locked. A file that cannot be moved now stays for the next run.
     pub(super) fn look_again(&mut self) {
         for relative in std::mem::take(&mut self.locked) {
-            match self.take(&relative) {
-                Ok(Found::Free) => {}
-                Ok(Found::Locked) => self.locked.push(relative),
+            match self.is_locked_or_take(&relative) {
+                Ok(false) => {}
+                Ok(true) => self.locked.push(relative),
                 Err(error) => log_error!("{} {error}", self.label),
             }
         }
     }
 
-    /// Mends and moves a file, unless another process writes it, or the tool is stopping.
-    fn take(&self, relative: &Path) -> Result<Found, DiskError> {
+    /// Mends and moves a file, unless the tool is stopping. Returns true if another process writes the file. Otherwise,
+    /// this run has nothing more to do.
+    fn is_locked_or_take(&self, relative: &Path) -> Result<bool, DiskError> {
         if self.stop.is_set() {
-            return Ok(Found::Free);
+            return Ok(false);
         }
         let path = self.settings.work_dir.join(relative);
         match lock(&path, &self.label)? {
@@ -115,12 +116,12 @@ impl Leftovers {
                 Err(error) if self.stop.has_ended(&error.source) => {
                     let (label, shown) = (&self.label, path.display());
                     log_info!("{label} stopping, leaving {shown} for the next run");
-                    Ok(Found::Free)
+                    Ok(false)
                 }
-                taken => taken.map(|()| Found::Free),
+                taken => taken.map(|()| false),
             },
-            Lock::OfAnother => Ok(Found::Locked),
-            Lock::None => Ok(Found::Free),
+            Lock::OfAnother => Ok(true),
+            Lock::None => Ok(false),
         }
     }
 
@@ -174,15 +175,6 @@ impl Leftovers {
             Err(error) => Err(error),
         }
     }
-}
-
-/// The state in which a file was found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Found {
-    /// Another process writes the file.
-    Locked,
-    /// All others: this run has nothing more to do.
-    Free,
 }
 
 /// The result of the attempt to lock a file.
@@ -286,13 +278,7 @@ fn mend(file: &mut File, compression: Compression, stop: &Stop) -> io::Result<En
 
 /// Ends the last line.
 fn mend_line(file: &mut File) -> io::Result<End> {
-    if file.seek(SeekFrom::End(0))? == 0 {
-        return Ok(End::Whole);
-    }
-    let mut last = [0];
-    file.seek(SeekFrom::End(-1))?;
-    file.read_exact(&mut last)?;
-    if last == *b"\n" {
+    if file.seek(SeekFrom::End(0))? == 0 || last_byte(file)? == b'\n' {
         return Ok(End::Whole);
     }
     file.write_all(b"\n")?;
@@ -301,9 +287,9 @@ fn mend_line(file: &mut File) -> io::Result<End> {
 
 fn mend_member(file: &mut File, compression: Compression, stop: &Stop) -> io::Result<End> {
     file.rewind()?;
-    let mut reader = Counted::new(&*file, 0);
+    let mut reader = BufReader::new(&*file);
     let start = loop {
-        let start = reader.position;
+        let start = reader.stream_position()?;
         let first = reader.fill_buf()?;
         if first.is_empty() {
             return Ok(End::Whole);
@@ -327,7 +313,7 @@ fn mend_member(file: &mut File, compression: Compression, stop: &Stop) -> io::Re
     file.seek(SeekFrom::Start(start))?;
     let mut encoder = Encoder::new(compression)?;
     let (mut encoded, mut last) = (Vec::new(), b'\n');
-    let torn = decode(&mut Counted::new(&*file, start), compression, |piece| {
+    let torn = decode(&mut BufReader::new(&*file), compression, |piece| {
         last = piece.last().copied().unwrap_or(last);
         encoder.encode(piece, &mut encoded)
     });
@@ -359,7 +345,7 @@ fn magic(compression: Compression) -> &'static [u8] {
 /// # Errors
 /// `UnexpectedEof` if the input ends too early.
 fn decode(
-    reader: &mut Counted<'_>,
+    reader: &mut impl BufRead,
     compression: Compression,
     mut out: impl FnMut(&[u8]) -> io::Result<()>,
 ) -> io::Result<()> {
@@ -385,41 +371,6 @@ fn is_damage(error: &io::Error) -> bool {
         io::ErrorKind::Other,
     ];
     error.raw_os_error().is_none() && kinds.contains(&error.kind())
-}
-
-/// A reader that counts the bytes that its user has taken.
-struct Counted<'a> {
-    file: BufReader<&'a File>,
-    position: u64,
-}
-
-impl Counted<'_> {
-    /// Returns a reader of a file that stands at `position`.
-    fn new(file: &File, position: u64) -> Counted<'_> {
-        Counted {
-            file: BufReader::new(file),
-            position,
-        }
-    }
-}
-
-impl Read for Counted<'_> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let count = self.file.read(buffer)?;
-        self.position += count as u64;
-        Ok(count)
-    }
-}
-
-impl BufRead for Counted<'_> {
-    fn fill_buf(&mut self) -> io::Result<&[u8]> {
-        self.file.fill_buf()
-    }
-
-    fn consume(&mut self, count: usize) {
-        self.position += count as u64;
-        self.file.consume(count);
-    }
 }
 
 #[cfg(test)]

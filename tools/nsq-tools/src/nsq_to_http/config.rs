@@ -131,12 +131,9 @@ fn mode(name: &str) -> Result<Option<Mode>, String> {
     if name == "multicast" {
         return Ok(None);
     }
-    match Mode::parse(name) {
-        Some(mode) => Ok(Some(mode)),
-        None => Err(format!(
-            "--mode must be round-robin, hostpool, epsilon-greedy or multicast, not {name:?}"
-        )),
-    }
+    Mode::parse(name).map(Some).ok_or_else(|| {
+        format!("--mode must be round-robin, hostpool, epsilon-greedy or multicast, not {name:?}")
+    })
 }
 
 #[cfg(test)]

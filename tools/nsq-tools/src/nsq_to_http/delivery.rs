@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use fastrand::Rng;
 use parking_lot::Mutex;
-use program::{log_info, log_warn};
+use program::log_warn;
 use ringq_client::{Address, Message, MessageId};
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -16,7 +16,7 @@ use tokio::time::timeout;
 use super::config::Config;
 use super::endpoint::Endpoint;
 use super::http_client::HttpClient;
-use crate::destinations::{Destinations, Mode, Outcome};
+use crate::destinations::{Destinations, Mode};
 
 /// The most messages of a multicast that are remembered because only some addresses have them. A
 /// message takes about 200 bytes.
@@ -75,11 +75,6 @@ impl Delivery {
         }
     }
 
-    /// Returns the warning for the start, if there is one.
-    pub(super) fn warning(&self) -> Option<String> {
-        self.state.lock().destinations.warning()
-    }
-
     /// Sends a message, unless the sample leaves it out.
     ///
     /// # Errors
@@ -96,8 +91,8 @@ impl Delivery {
         } else {
             self.send_to_one(message, began).await?
         }
-        let line = self.state.lock().destinations.time_all(began.elapsed());
-        log_line(line);
+        let took = began.elapsed();
+        self.state.lock().destinations.time_all(took);
         Ok(())
     }
 
@@ -107,19 +102,12 @@ impl Delivery {
         let place = pick.index;
         let result = self.send(place, message.body()).await;
         let now = self.began.elapsed();
-        let time = began.elapsed();
-        let outcome = match result {
-            Ok(()) => Outcome::Success(time),
-            Err(_) => Outcome::Failure,
-        };
-        let mut state = self.state.lock();
-        state.destinations.pool.report(pick, outcome, now);
-        let line = match result {
-            Ok(()) => state.destinations.time_one(place, time),
-            Err(_) => None,
-        };
-        drop(state);
-        log_line(line);
+        let took = result.is_ok().then(|| began.elapsed());
+        let destinations = &mut self.state.lock().destinations;
+        destinations.pool.report(pick, took, now);
+        if let Some(took) = took {
+            destinations.time_one(place, took);
+        }
         result
     }
 
@@ -145,8 +133,7 @@ impl Delivery {
                 Ok(()) => {
                     have.push(place);
                     let took = start.elapsed();
-                    let line = self.state.lock().destinations.time_one(place, took);
-                    log_line(line);
+                    self.state.lock().destinations.time_one(place, took);
                 }
                 // The first failure is the one that is logged.
                 Err(error) => result = result.and(Err(error)),
@@ -196,12 +183,6 @@ impl Delivery {
             );
         }
         request.await
-    }
-}
-
-fn log_line(line: Option<String>) {
-    if let Some(line) = line {
-        log_info!("{line}");
     }
 }
 

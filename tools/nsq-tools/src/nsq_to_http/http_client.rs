@@ -1,7 +1,6 @@
 //! [`HttpClient`]: sends requests over kept connections, follows redirects, and limits the time.
 
 use std::error::Error;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,7 +15,7 @@ use hyper_util::rt::{TokioExecutor, TokioTimer};
 use tokio::time;
 use upgrade::{ClientTls, ConfigError, RootCertStore, client_config, system_authorities};
 
-use super::request::{Headers, Hop, RedirectError, redacted};
+use super::request::{Headers, Hop, redacted};
 
 /// The most bytes of a body that are read, in bytes. A longer body costs more than a new connection.
 const BODY_BYTES_MAX: usize = 1 << 20;
@@ -32,56 +31,6 @@ pub(super) struct HttpClient {
     headers: Headers,
     /// The limit of a whole request. `None` means no limit.
     pub(super) timeout: Option<Duration>,
-}
-
-/// The reason why a request has no status.
-#[derive(Debug)]
-pub(super) enum RequestError {
-    /// The request could not be sent, or its answer is no HTTP.
-    Exchange(legacy::Error),
-    /// There was no answer in this time.
-    Timeout(Duration),
-    /// A redirect could not be followed.
-    Redirect(RedirectError),
-    /// A redirect has made a GET of a POST, so no server has got the body. The URL is the last one, without password.
-    LostBody(String),
-}
-
-impl fmt::Display for RequestError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RequestError::Exchange(error) if is_not_http(error) => f.write_str(
-                "this address does not speak HTTP: choose the port of an HTTP server (nsqd has HTTP on port 4151 by \
-                 default, and TCP on port 4150)",
-            ),
-            RequestError::Exchange(error) => {
-                // hyper's own text names the step that failed, and its sources say why.
-                let mut cause: &dyn Error = error.source().unwrap_or(error);
-                write!(f, "{cause}")?;
-                while let Some(source) = cause.source() {
-                    cause = source;
-                    write!(f, ": {cause}")?;
-                }
-                Ok(())
-            }
-            RequestError::Timeout(limit) => write!(
-                f,
-                "no answer within {limit:?} (--http-client-request-timeout)"
-            ),
-            RequestError::Redirect(RedirectError::TooMany) => {
-                f.write_str("stopped after 10 redirects")
-            }
-            RequestError::Redirect(RedirectError::Location(text)) => {
-                let text = redacted(text);
-                write!(f, "the server redirects to {text:?}, which is no URL")
-            }
-            RequestError::LostBody(url) => write!(
-                f,
-                "the server redirects with status 301, 302 or 303, so the body did not get to {url}: give this URL to \
-                 --post, or let the server redirect with 307 or 308"
-            ),
-        }
-    }
 }
 
 impl HttpClient {
@@ -132,42 +81,56 @@ impl HttpClient {
     /// does not take the status back.
     ///
     /// # Errors
-    /// There is no status. After an error, the server may have the message.
-    pub(super) async fn send(&self, mut hop: Hop) -> Result<StatusCode, RequestError> {
+    /// There is no status. After an error, the server may have the message. The error is the reason for the log.
+    pub(super) async fn send(&self, mut hop: Hop) -> Result<StatusCode, String> {
         let limit = self.timeout.unwrap_or(Duration::MAX);
         let ends_at = time::Instant::now().checked_add(limit);
         loop {
             let request = hop.request(&self.headers);
             let answer = within(ends_at, self.client.request(request)).await;
-            let answer = answer.ok_or(RequestError::Timeout(limit))?;
-            let answer = answer.map_err(RequestError::Exchange)?;
+            let answer = answer.ok_or_else(|| {
+                format!("no answer within {limit:?} (--http-client-request-timeout)")
+            })?;
+            let answer = answer.map_err(|error| why_no_answer(&error))?;
             let status = answer.status();
             let next = hop.redirect(status, answer.headers());
             // Without its end, the connection closes. The server has the message all the same.
             let _ = within(ends_at, discard(answer.into_body())).await;
-            match next.map_err(RequestError::Redirect)? {
-                Some(next) => hop = next,
-                None => {
-                    return match hop.url_without_body() {
-                        Some(url) => Err(RequestError::LostBody(redacted(url))),
-                        None => Ok(status),
-                    };
-                }
+            if let Some(next) = next? {
+                hop = next;
+                continue;
             }
+            return match hop.url_without_body() {
+                Some(url) => Err(format!(
+                    "the server redirects with status 301, 302 or 303, so the body did not get to {}: give this URL to \
+                     --post, or let the server redirect with 307 or 308",
+                    redacted(url)
+                )),
+                None => Ok(status),
+            };
         }
     }
 }
 
-/// Returns true if an answer came that is not HTTP.
-fn is_not_http(error: &legacy::Error) -> bool {
-    let mut source = error.source();
-    while let Some(cause) = source {
-        if let Some(cause) = cause.downcast_ref::<hyper::Error>() {
-            return cause.is_parse();
-        }
-        source = cause.source();
+/// Returns what is behind an error, the nearest cause first.
+fn causes(error: &legacy::Error) -> impl Iterator<Item = &(dyn Error + 'static)> {
+    std::iter::successors(error.source(), |cause| (*cause).source())
+}
+
+/// Returns the reason why a request could not be sent, or why its answer is no HTTP.
+fn why_no_answer(error: &legacy::Error) -> String {
+    let of_hyper = causes(error).find_map(|cause| cause.downcast_ref::<hyper::Error>());
+    if of_hyper.is_some_and(hyper::Error::is_parse) {
+        return "this address does not speak HTTP: choose the port of an HTTP server (nsqd has HTTP on port 4151 by \
+                default, and TCP on port 4150)"
+            .to_owned();
     }
-    false
+    // hyper's own text names the step that failed, and its causes say why.
+    let causes: Vec<String> = causes(error).map(ToString::to_string).collect();
+    match &causes[..] {
+        [] => error.to_string(),
+        causes => causes.join(": "),
+    }
 }
 
 /// Returns the result of `work`, or `None` if `ends_at` comes first.

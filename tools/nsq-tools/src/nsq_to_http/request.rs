@@ -83,15 +83,6 @@ pub(super) struct Hop {
     lost_body: bool,
 }
 
-/// The reason why a redirect is not followed.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum RedirectError {
-    /// There were ten requests.
-    TooMany,
-    /// The header `Location` has no URL.
-    Location(String),
-}
-
 impl Hop {
     /// Returns the first request for a message.
     pub(super) fn new(method: Method, target: Target, body: Bytes) -> Hop {
@@ -152,12 +143,13 @@ impl Hop {
         sorted
     }
 
-    /// Returns the request that follows this answer, or `None` if the answer is no redirect.
+    /// Returns the request that follows this answer, or `None` if the answer is no redirect. The error is the reason for
+    /// the log.
     pub(super) fn redirect(
         &self,
         status: StatusCode,
         headers: &HeaderMap,
-    ) -> Result<Option<Hop>, RedirectError> {
+    ) -> Result<Option<Hop>, String> {
         if !matches!(status.as_u16(), 301 | 302 | 303 | 307 | 308) {
             return Ok(None);
         }
@@ -165,13 +157,15 @@ impl Hop {
             return Ok(None);
         };
         if self.count == REQUESTS_MAX {
-            return Err(RedirectError::TooMany);
+            return Err("stopped after 10 redirects".to_owned());
         }
-        let text = String::from_utf8_lossy(location.as_bytes()).into_owned();
-        let next = Url::parse(&self.target.url)
-            .and_then(|url| url.join(&text))
-            .map_err(|_| RedirectError::Location(text.clone()))?;
-        let target = Target::parse(next.as_str()).map_err(|_| RedirectError::Location(text))?;
+        let text = String::from_utf8_lossy(location.as_bytes());
+        let next = Url::parse(&self.target.url).and_then(|url| url.join(&text));
+        let target = next.ok().and_then(|url| Target::parse(url.as_str()).ok());
+        let target = target.ok_or_else(|| {
+            let text = redacted(&text);
+            format!("the server redirects to {text:?}, which is no URL")
+        })?;
         let keeps_body = matches!(status.as_u16(), 307 | 308);
         let (method, body) = if keeps_body {
             (self.method.clone(), self.body.clone())

@@ -100,15 +100,9 @@ impl Config {
         let consumer = ConsumerFlags::new(options, sources, consumer)?;
         producer.validate().map_err(|error| error.to_string())?;
         let filter = filter(&flags)?;
-        let key = Some(&flags.key).filter(|key| !key.is_empty());
-        if key.is_none() && options.is_given("key-json-field") {
-            return Err(
-                "--key-json-field has no value: write the name of a field or a JSON pointer such as /user/id, or leave \
-                 the flag out"
-                    .into(),
-            );
-        }
-        let key = key.map(|key| Key::parse(key)).transpose();
+        let wanted = "the name of a field or a JSON pointer such as /user/id";
+        let key = flags::given(options, "key-json-field", flags.key.clone(), wanted)?;
+        let key = key.map(|key| Key::parse(&key)).transpose();
         let key = key.map_err(|error| format!("--key-json-field: {error}"))?;
         Ok(Config {
             destination_topic,
@@ -128,16 +122,8 @@ fn destinations(texts: &[String]) -> Result<Vec<Address>, String> {
     if texts.is_empty() {
         return Err("--destination-nsqd-tcp-address required".to_owned());
     }
-    let mut addresses: Vec<Address> = Vec::new();
-    for text in texts {
-        let address = text
-            .parse()
-            .map_err(|error| format!("--destination-nsqd-tcp-address: {error}"))?;
-        if !addresses.contains(&address) {
-            addresses.push(address);
-        }
-    }
-    Ok(addresses)
+    let addresses = flags::parse_nsqds("destination-nsqd-tcp-address", texts)?;
+    Ok(flags::distinct(addresses))
 }
 
 /// Refuses a destination that is a source of the same topic: the tool would copy its own copies without

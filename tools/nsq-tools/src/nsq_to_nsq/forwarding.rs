@@ -6,12 +6,12 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use parking_lot::Mutex;
 use program::log::Level;
-use program::{log_error, log_info, log_repeated, log_warn};
+use program::{log_error, log_repeated, log_warn};
 use ringq_client::{Address, GivenUp, Message, Producer, PublishError, Requeue};
 
 use super::config::Config;
 use super::filter::{Filter, Filtered, Key, Ranking};
-use crate::destinations::{Destinations, Outcome, Pick};
+use crate::destinations::{Destinations, Pick};
 
 /// The least deliveries of a message without the required field. After these, no delivery helps, so the message is
 /// finished.
@@ -56,11 +56,6 @@ impl Forwarding {
             began: Instant::now(),
             destinations: Mutex::new(destinations),
         }
-    }
-
-    /// Returns the warning for the start, if there is one.
-    pub(super) fn warning(&self) -> Option<String> {
-        self.destinations.lock().warning()
     }
 
     /// Publishes a message, unless the filter drops it. `Ok` means that the message is done.
@@ -134,21 +129,10 @@ impl Forwarding {
 
     fn report(&self, pick: Pick, is_success: bool, time: Duration) {
         let now = self.began.elapsed();
-        let outcome = if is_success {
-            Outcome::Success(time)
-        } else {
-            Outcome::Failure
-        };
         let mut destinations = self.destinations.lock();
-        let place = pick.index;
-        destinations.pool.report(pick, outcome, now);
-        let lines = [
-            destinations.time_one(place, time),
-            destinations.time_all(time),
-        ];
-        drop(destinations);
-        for line in lines.into_iter().flatten() {
-            log_info!("{line}");
-        }
+        destinations.time_one(pick.index, time);
+        destinations.time_all(time);
+        let success = is_success.then_some(time);
+        destinations.pool.report(pick, success, now);
     }
 }

@@ -129,30 +129,21 @@ pub(super) fn number(text: &str) -> Option<f64> {
     is_number.then(|| text.parse().ok()).flatten()
 }
 
-/// Appends a field of the object itself. The original prints such a number as an integer, if the
-/// number is whole and fits.
-fn push_field(out: &mut String, text: &str) {
-    push_number(out, text, |out, value| {
-        if value.trunc() == value && (-TWO_TO_63..TWO_TO_63).contains(&value) {
-            out.push_str(&(value as i64).to_string());
-        } else {
-            push(out, &value);
-        }
-    });
-}
-
-/// Appends a number inside an inner object or an array.
-fn push_inner(out: &mut String, text: &str) {
-    push_number(out, text, |out, value| push(out, &value));
-}
-
 /// Appends a number. The original reads each number as a 64-bit float and prints that float, which damages integers beyond
 /// 2^53 and long fractions. Here such a number keeps its text. Every other number has the original's form: `2.0` becomes
 /// `2`, and `1e3` becomes `1000`.
-fn push_number(out: &mut String, text: &str, print: impl FnOnce(&mut String, f64)) {
+///
+/// With `is_field`, the number is a field of the object itself. The original prints such a number as an integer, if the number
+/// is whole and fits.
+fn push_number(out: &mut String, text: &str, is_field: bool) {
     let start = out.len();
     if let Some(value) = number(text).filter(|value| value.is_finite()) {
-        print(out, value);
+        let is_integer = value.trunc() == value && (-TWO_TO_63..TWO_TO_63).contains(&value);
+        if is_field && is_integer {
+            push(out, &(value as i64));
+        } else {
+            push(out, &value);
+        }
         if Decimal::of(&out[start..]) == Decimal::of(text) {
             return;
         }
@@ -213,7 +204,7 @@ enum Node<'a> {
 pub(super) fn push_value(out: &mut String, value: &str) {
     match value.as_bytes().first() {
         Some(b'{' | b'[') => print(out, &read(value)),
-        _ if number(value).is_some() => push_field(out, value),
+        _ if number(value).is_some() => push_number(out, value, true),
         _ => push_scalar(out, value),
     }
 }
@@ -287,37 +278,35 @@ fn print(out: &mut String, nodes: &[Node<'_>]) {
     // The nodes that are being printed, each with its next inner value.
     let mut stack = vec![(0, 0)];
     while let Some((node, next)) = stack.last_mut() {
-        let (count, brackets) = match &nodes[*node] {
+        let (name, inner, brackets) = match &nodes[*node] {
             Node::Scalar(text) => {
                 push_scalar(out, text);
                 stack.pop();
                 continue;
             }
-            Node::Array(elements) => (elements.len(), ['[', ']']),
-            Node::Object(fields) => (fields.len(), ['{', '}']),
+            Node::Array(elements) => (None, elements.get(*next), ['[', ']']),
+            Node::Object(fields) => {
+                let (name, inner) = fields.get(*next).map(|(name, inner)| (name, inner)).unzip();
+                (name, inner, ['{', '}'])
+            }
         };
         if *next == 0 {
             out.push(brackets[0]);
         }
-        if *next == count {
+        let Some(inner) = inner else {
             out.push(brackets[1]);
             stack.pop();
             continue;
-        }
+        };
         if *next > 0 {
             out.push(',');
         }
-        let inner = match &nodes[*node] {
-            Node::Object(fields) => {
-                push(out, &fields[*next].0);
-                out.push(':');
-                fields[*next].1
-            }
-            Node::Array(elements) => elements[*next],
-            Node::Scalar(_) => unreachable!("scalars have no inner values"),
-        };
+        if let Some(name) = name {
+            push(out, name);
+            out.push(':');
+        }
         *next += 1;
-        stack.push((inner, 0));
+        stack.push((*inner, 0));
     }
 }
 
@@ -326,7 +315,7 @@ fn push_scalar(out: &mut String, value: &str) {
     if let Some(text) = string(value) {
         push(out, &text);
     } else if number(value).is_some() {
-        push_inner(out, value);
+        push_number(out, value, false);
     } else {
         out.push_str(value);
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use nsq_http::{NodeInfo, Stats};
 
-use crate::cluster::{Cluster, Failure};
+use crate::cluster::{Answer, Cluster, Failure, QueryError};
 use crate::flags::Sources;
 
 /// The figures of all nodes at one moment.
@@ -56,6 +56,14 @@ pub(super) fn problem(failure: &Failure) -> String {
     format!("{address} gives no figures: {reason}")
 }
 
+/// Returns the answer of those that answered, perhaps of nobody.
+fn partial<T>(asked: Result<Answer<Vec<T>>, QueryError>) -> Answer<Vec<T>> {
+    asked.unwrap_or_else(|error| Answer {
+        data: Vec::new(),
+        failures: error.failures,
+    })
+}
+
 /// Asks the nodes for their figures.
 #[derive(Debug)]
 pub(super) struct Sampler {
@@ -85,22 +93,12 @@ impl Sampler {
     /// Asks all nodes, and waits for their answers.
     pub(super) fn sample(&mut self) -> Sample {
         let (addresses, lookupd_failures) = self.nodes();
-        let mut failures = Vec::new();
+        let (topic, channel) = (&self.topic, &self.channel);
+        let answer = partial(self.cluster.stats(&addresses, topic, channel, true));
         let mut nodes = BTreeMap::new();
-        if !addresses.is_empty() {
-            let answer = self
-                .cluster
-                .stats(&addresses, &self.topic, &self.channel, true);
-            match answer {
-                Ok(answer) => {
-                    failures = answer.failures;
-                    for (address, stats) in answer.data {
-                        let shards = self.shards_of(&address, stats.start_time);
-                        nodes.insert(address, NodeFigures { stats, shards });
-                    }
-                }
-                Err(error) => failures = error.failures,
-            }
+        for (address, stats) in answer.data {
+            let shards = self.shards_of(&address, stats.start_time);
+            nodes.insert(address, NodeFigures { stats, shards });
         }
         let since_1970 = SystemTime::now().duration_since(UNIX_EPOCH);
         let unix_seconds = since_1970.map_or(0, |since| since.as_secs());
@@ -108,7 +106,7 @@ impl Sampler {
             at: self.began.elapsed(),
             unix_seconds: i64::try_from(unix_seconds).unwrap_or(i64::MAX),
             nodes,
-            failures,
+            failures: answer.failures,
             lookupd_failures,
         }
     }
@@ -118,13 +116,11 @@ impl Sampler {
     fn nodes(&self) -> (Vec<String>, Vec<Failure>) {
         match &self.sources {
             Sources::Nsqds(addresses) => (addresses.clone(), Vec::new()),
-            Sources::Lookupds(lookupds) => match self.cluster.nodes(lookupds) {
-                Ok(answer) => {
-                    let nodes = answer.data.iter().map(NodeInfo::http_address);
-                    (nodes.collect(), answer.failures)
-                }
-                Err(error) => (Vec::new(), error.failures),
-            },
+            Sources::Lookupds(lookupds) => {
+                let answer = partial(self.cluster.nodes(lookupds));
+                let nodes = answer.data.iter().map(NodeInfo::http_address);
+                (nodes.collect(), answer.failures)
+            }
         }
     }
 

@@ -74,11 +74,7 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     draw_tabs(frame, tabs, state);
     draw_table(frame, rows, state, &table);
     if let Some(row) = table.rows.get(state.selected_row(&table)) {
-        let style = if row.is_problem {
-            PROBLEM
-        } else {
-            Style::new()
-        };
+        let style = style_if(row.is_problem, PROBLEM);
         let sentence = Paragraph::new(row.detail.as_str()).style(style);
         frame.render_widget(sentence.wrap(Wrap { trim: true }), detail);
     }
@@ -93,6 +89,11 @@ pub(super) fn draw(frame: &mut Frame<'_>, state: &State) {
     if state.shows_help {
         draw_help(frame);
     }
+}
+
+/// Returns this style, or that of usual text.
+fn style_if(is_special: bool, style: Style) -> Style {
+    if is_special { style } else { Style::new() }
 }
 
 fn draw_title(frame: &mut Frame<'_>, area: Rect, state: &State) {
@@ -133,15 +134,9 @@ fn draw_title(frame: &mut Frame<'_>, area: Rect, state: &State) {
 fn draw_tabs(frame: &mut Frame<'_>, area: Rect, state: &State) {
     let mut spans = Vec::new();
     for (index, view) in VIEWS.iter().enumerate() {
-        let style = if *view == state.view {
-            SELECTED
-        } else {
-            Style::new()
-        };
-        spans.push(Span::styled(
-            format!(" {} {} ", index + 1, view.name()),
-            style,
-        ));
+        let text = format!(" {} {} ", index + 1, view.name());
+        let style = style_if(*view == state.view, SELECTED);
+        spans.push(Span::styled(text, style));
     }
     frame.render_widget(Line::from(spans), area);
     let (filter, is_typing) = state.filter();
@@ -169,12 +164,7 @@ fn draw_table(frame: &mut Frame<'_>, area: Rect, state: &State, table: &Table) {
     let rows = table.rows.iter().map(|row| {
         let cells = row.cells.iter().zip(table.columns).zip(&widths);
         let cells = cells.map(|((cell, column), width)| aligned(cut(cell.shown(), *width), column));
-        let style = if row.is_problem {
-            PROBLEM
-        } else {
-            Style::new()
-        };
-        widgets::Row::new(cells).style(style)
+        widgets::Row::new(cells).style(style_if(row.is_problem, PROBLEM))
     });
     let widget = widgets::Table::new(rows, widths.iter().map(|width| Constraint::Length(*width)))
         .header(widgets::Row::new(headings))

@@ -38,6 +38,8 @@ pub(super) const VIEWS: [View; 5] = [
     View::Shards,
 ];
 
+type MakeRows = fn(Pair<'_>) -> Vec<Row>;
+
 impl View {
     /// Returns the view of a name in `--view`.
     pub(super) fn of_name(name: &str) -> View {
@@ -50,25 +52,25 @@ impl View {
         NAMES[self as usize]
     }
 
+    /// Returns the columns, the one that sorts the rows before the user chooses, and the function that makes the rows.
+    fn parts(self) -> (&'static [Column], &'static str, MakeRows) {
+        match self {
+            View::Channels => (CHANNEL_COLUMNS, "DEPTH", channel_rows),
+            View::Topics => (TOPIC_COLUMNS, "IN/S", topic_rows),
+            View::Clients => (CLIENT_COLUMNS, "INFLT", client_rows),
+            View::Nodes => (NODE_COLUMNS, "NODE", node_rows),
+            View::Shards => (SHARD_COLUMNS, "IN/S", shard_rows),
+        }
+    }
+
     /// Returns the columns.
     pub(super) fn columns(self) -> &'static [Column] {
-        match self {
-            View::Channels => CHANNEL_COLUMNS,
-            View::Topics => TOPIC_COLUMNS,
-            View::Clients => CLIENT_COLUMNS,
-            View::Nodes => NODE_COLUMNS,
-            View::Shards => SHARD_COLUMNS,
-        }
+        self.parts().0
     }
 
     /// Returns the order before the user chooses one.
     pub(super) fn usual_sort(self) -> Sort {
-        let title = match self {
-            View::Channels => "DEPTH",
-            View::Topics | View::Shards => "IN/S",
-            View::Clients => "INFLT",
-            View::Nodes => "NODE",
-        };
+        let (_, title, _) = self.parts();
         let sort = self.sort_by_name(title);
         sort.expect("the view has this column")
     }
@@ -103,14 +105,8 @@ impl View {
 
     /// Returns what two samples show, in the rows that `filter` chooses.
     pub(super) fn table(self, pair: Pair<'_>, filter: &Filter, sort: Sort) -> Table {
-        let rows = match self {
-            View::Channels => channel_rows(pair),
-            View::Topics => topic_rows(pair),
-            View::Clients => client_rows(pair),
-            View::Nodes => node_rows(pair),
-            View::Shards => shard_rows(pair),
-        };
-        Table::new(self.columns(), rows, filter, sort)
+        let (columns, _, rows) = self.parts();
+        Table::new(columns, rows(pair), filter, sort)
     }
 }
 

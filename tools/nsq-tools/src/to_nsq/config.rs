@@ -90,13 +90,8 @@ impl Targets {
                 Ok(Targets::AnyOf(lookupds.to_vec()))
             }
             (false, true) => {
-                let mut addresses = Vec::new();
-                for address in flags::parse_nsqds(nsqds)? {
-                    if !addresses.contains(&address) {
-                        addresses.push(address);
-                    }
-                }
-                Ok(Targets::All(addresses))
+                let addresses = flags::parse_nsqds("nsqd-tcp-address", nsqds)?;
+                Ok(Targets::All(flags::distinct(addresses)))
             }
         }
     }

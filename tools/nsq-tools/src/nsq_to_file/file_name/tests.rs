@@ -126,7 +126,7 @@ fn the_pattern_fits_the_names_of_one_topic() {
     format.suffix = ".gz";
     check(&format, "123/a.b/2026/11-000000.gz", true);
     check(&format, "123/a.b/2026-11-000000.gz", false);
-    assert_eq!(format.pattern("t").depth(), 3);
+    assert_eq!(format.pattern("t").depth, 3);
 }
 
 #[test]

@@ -9,10 +9,7 @@ use crate::nsq_to_http::request::Target;
 const LONG: Duration = Duration::from_secs(30);
 
 /// Sends one request, with a limit, to a server that reads the request's head and then calls `answer`.
-async fn send<F>(
-    limit: Duration,
-    answer: impl FnOnce(TcpStream) -> F,
-) -> Result<StatusCode, RequestError>
+async fn send<F>(limit: Duration, answer: impl FnOnce(TcpStream) -> F) -> Result<StatusCode, String>
 where
     F: Future<Output = ()> + Send + 'static,
 {

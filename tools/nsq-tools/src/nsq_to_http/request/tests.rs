@@ -163,7 +163,7 @@ fn ten_requests_are_the_limit() {
     answer.insert(LOCATION, HeaderValue::from_static("/10"));
     let status = StatusCode::TEMPORARY_REDIRECT;
     let refused = hop.redirect(status, &answer).expect_err("ten requests");
-    assert_eq!(refused, RedirectError::TooMany);
+    assert_eq!(refused, "stopped after 10 redirects");
 }
 
 #[test]
@@ -178,11 +178,9 @@ fn other_answers_are_no_redirects() {
     }
     for location in ["http://", "ftp://h/", "http://[::1/"] {
         answer.insert(LOCATION, location.parse().unwrap());
-        let refused = hop.redirect(StatusCode::FOUND, &answer);
-        assert!(
-            matches!(refused, Err(RedirectError::Location(_))),
-            "{location}"
-        );
+        let refused = hop.redirect(StatusCode::FOUND, &answer).unwrap_err();
+        let expected = format!("the server redirects to {location:?}, which is no URL");
+        assert_eq!(refused, expected);
     }
 }
 

@@ -22,7 +22,7 @@ fn fields_have_the_originals_form() {
         ("9007199254740992", "9007199254740992"),
     ] {
         let mut out = "x".to_owned();
-        push_field(&mut out, text);
+        push_number(&mut out, text, true);
         assert_eq!(out, format!("x{expected}"));
     }
 }
@@ -41,9 +41,9 @@ fn a_number_that_a_float_would_change_keeps_its_text() {
         "1e-400",
         "1e99999999999999999999999999999999999999999999",
     ] {
-        for print in [push_field, push_inner] {
+        for is_field in [true, false] {
             let mut out = String::new();
-            print(&mut out, text);
+            push_number(&mut out, text, is_field);
             assert_eq!(out, text);
         }
     }
@@ -53,7 +53,7 @@ fn a_number_that_a_float_would_change_keeps_its_text() {
 fn inner_numbers_are_floats() {
     let check = |text: &str, expected: &str| {
         let mut out = String::new();
-        push_inner(&mut out, text);
+        push_number(&mut out, text, false);
         assert_eq!(out, expected);
     };
     check("-0.0", "-0");
