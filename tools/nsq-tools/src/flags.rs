@@ -150,8 +150,13 @@ pub fn read<C>(
     config: impl FnOnce(&Options) -> Result<C, Refusal>,
 ) -> Result<C, Exit> {
     let options = program.options(args, &program::hostname())?;
+    let config = match config(&options) {
+        // A flag that cannot be read is told before a word behind the flags, as in NSQ's tools.
+        Err(Refusal::Exit(exit)) => return Err(exit),
+        config => config,
+    };
     match options.arguments() {
-        [] => config(&options).map_err(|refusal| refusal.exit(program)),
+        [] => config.map_err(|refusal| refusal.exit(program)),
         // NSQ's tools end their flags at the first such word, and ignore all flags behind the word.
         words => Err(program.failed(&format!(
             "unknown arguments: [{}]; a value of a boolean flag follows behind =, as in -flag=false",

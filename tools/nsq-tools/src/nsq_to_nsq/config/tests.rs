@@ -54,6 +54,7 @@ fn mistakes_are_found_in_the_originals_order() {
         r#"
         -max-in-flight=x | 2 | invalid value "x" for flag -max-in-flight: parse error
         -consumer-opt=bogus,1 | 2 | invalid value "bogus,1" for flag -consumer-opt: invalid option bogus
+        -consumer-opt=bogus,1 word | 2 | invalid value "bogus,1" for flag -consumer-opt: invalid option bogus
         -producer-opt=bogus,1 | 2 | invalid value "bogus,1" for flag -producer-opt: invalid option bogus
         -destination-topic=a·b | 1 | --topic and --channel are required
         -topic=t -channel= | 1 | --topic and --channel are required
