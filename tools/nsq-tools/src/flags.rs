@@ -32,6 +32,7 @@
 //! ```
 
 mod dedup;
+mod given;
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -43,6 +44,7 @@ use ringq_client::{Address, Config, Lookupd};
 use wire::name::{InvalidName, is_valid_name};
 
 pub use self::dedup::{DEDUP, DEDUP_STATE, Dedup};
+pub use self::given::given;
 
 /// The addresses of nsqds, to which the tool connects directly.
 pub const NSQD_TCP_ADDRESS: FlagOf<Vec<String>> = new(
@@ -235,25 +237,6 @@ pub fn distinct<T: PartialEq>(values: impl IntoIterator<Item = T>) -> Vec<T> {
         }
     }
     distinct
-}
-
-/// Returns the value of a flag that has no default. A flag without a value is refused: the variable of a script may be
-/// missing, and the tool must not go on as if the flag were not there.
-///
-/// # Errors
-/// The value is empty. The error tells the user to write `wanted`.
-pub fn given(
-    options: &Options,
-    flag: &str,
-    value: String,
-    wanted: &str,
-) -> Result<Option<String>, String> {
-    if value.is_empty() && options.is_given(flag) {
-        return Err(format!(
-            "--{flag} has no value: write {wanted}, or leave the flag out"
-        ));
-    }
-    Ok(Some(value).filter(|value| !value.is_empty()))
 }
 
 /// Checks the values of [`LOOKUPD_HTTP_ADDRESS`].

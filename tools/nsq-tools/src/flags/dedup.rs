@@ -23,7 +23,7 @@ use ringq_client::dedup::{self, AnyFilter, JsonPointer, Key, PointerError, WhenU
 use tokio::task::spawn_blocking;
 use wire::go_value::parse_duration;
 
-use super::given;
+use super::given::given;
 
 /// The recognition of messages that were handled before.
 pub const DEDUP: FlagOf<String> = flag::new(

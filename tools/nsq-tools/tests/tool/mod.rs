@@ -63,8 +63,8 @@ pub fn status_lines(log: &str) -> BTreeMap<String, usize> {
 #[track_caller]
 pub fn expect_exit(tool: &str, args: &str, code: i32, text: &str) {
     let exit = run(&mut command(tool, args), TIMEOUT);
-    // What was asked for goes to standard output, and a mistake to standard error.
-    let (said, other) = if code == 0 {
+    // The help text goes to standard error, as that of Go's programs does.
+    let (said, other) = if args.contains("-version") {
         (&exit.stdout, &exit.stderr)
     } else {
         (&exit.stderr, &exit.stdout)
