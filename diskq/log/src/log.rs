@@ -653,7 +653,7 @@ impl Log {
     /// Appends the `count` messages of `bodies`, `body_bytes` bytes in all, or none of them.
     ///
     /// A batch goes into one segment: after a crash it is there in one piece, or torn at one place.
-    /// As with [`Log::append`], retain before the next call.
+    /// The caller retains the messages before the next call, as with [`Log::append`].
     ///
     /// # Panics
     /// If `bodies` is not what `count` and `body_bytes` say: the caller's bug.

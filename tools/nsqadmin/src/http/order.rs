@@ -346,7 +346,7 @@ impl App {
             .into_iter()
             .filter_map(|name| listing.targets.get(name));
         let named: Vec<Target> = named.cloned().collect();
-        // Whether the nodes are able does not depend on the names.
+        // The names make no difference to what the nodes are able to do.
         let channel = if order.of == Kind::Topics { "" } else { "c" };
         let deed = Deed::new(act, "", channel, &terms);
         let able = self.cluster.able(deed, &named, &mut warnings).await;
