@@ -130,7 +130,7 @@ fn the_way_from_no_profile_to_a_plan_has_no_gap() {
     let demand = "--per-day 5e9 --size 500";
     let (_, _, advice) = plan(None, demand);
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let page = fs::read_to_string(docs.join("capacity-planning.md")).unwrap();
+    let page = fs::read_to_string(docs.join("operate/capacity-planning.md")).unwrap();
     let page = page.replace("\\\n", " ");
     let command = |text: &str, name: &str| {
         let begin = format!("    nsq-bench {name} ");
@@ -204,11 +204,11 @@ fn a_demand_that_makes_no_sense_is_refused() {
     check("--node-disk-gb 0", "no positive number");
 }
 
-/// docs/scaling.md shows commands, each with the answer part of its output.
+/// docs/explain/scaling.md shows commands, each with the answer part of its output.
 #[test]
 fn the_page_about_scaling_shows_what_the_program_prints() {
     let docs = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs");
-    let page = fs::read_to_string(docs.join("scaling.md")).unwrap();
+    let page = fs::read_to_string(docs.join("explain/scaling.md")).unwrap();
     let lines = page.lines();
     let commands = lines.filter_map(|line| line.strip_prefix("    nsq-bench plan "));
     let commands: Vec<&str> = commands.collect();

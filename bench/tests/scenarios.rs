@@ -6,7 +6,10 @@ use nsq_bench::scenario::{Patch, Scenario};
 #[test]
 fn every_scenario_file_is_valid_and_documented() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarking.md");
+    let docs = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/operate/benchmarking.md"
+    );
     let docs = std::fs::read_to_string(docs).unwrap();
     let mut count = 0;
     for entry in std::fs::read_dir(root).unwrap() {
@@ -24,7 +27,7 @@ fn every_scenario_file_is_valid_and_documented() {
         let documented = docs.contains(&format!("`{}`", scenario.name));
         assert!(
             documented,
-            "docs/benchmarking.md does not name {}",
+            "docs/operate/benchmarking.md does not name {}",
             scenario.name
         );
         count += 1;
@@ -34,7 +37,10 @@ fn every_scenario_file_is_valid_and_documented() {
 
 #[test]
 fn every_flag_is_documented() {
-    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/benchmarking.md");
+    let docs = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../docs/operate/benchmarking.md"
+    );
     let docs = std::fs::read_to_string(docs).unwrap();
     for command in ["run", "sweep", "find-max", "compare", "sink"] {
         let help = std::process::Command::new(env!("CARGO_BIN_EXE_nsq-bench"))

@@ -35,7 +35,7 @@
 //! program writes to ([`DataPathLock`] keeps nsqd out).
 //!
 //! Start with `keeper.rs` for the work, and with `recovery.rs` for the start. Each new call of the system goes into
-//! `files.rs`, and into `sim_files.rs` for the simulation. The bytes are drawn in `docs/format.md`.
+//! `files.rs`, and into `sim_files.rs` for the simulation. The bytes are drawn in `docs/reference/format.md`.
 #![deny(unsafe_code)]
 
 mod data_path;

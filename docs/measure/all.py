@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures ringq against the original nsqd, and makes the table and the chart of docs/performance.md.
+"""Measures ringq against the original nsqd, and makes the table and the chart of docs/explain/performance.md.
 
     docs/measure/all.py --original NSQD [--tools DIR] [--rows mpub,both] [--rounds 5] [--ours target/release]
     docs/measure/all.py --table      prints the page's table from the results
@@ -29,7 +29,7 @@ from measuring import number
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "against-nsqd.json"
 CHART = HERE / "results" / "against-nsqd.svg"
-PAGE = HERE.parent / "performance.md"
+PAGE = HERE.parent / "explain/performance.md"
 README = HERE.parents[1] / "README.md"
 BEGIN, END = "<!-- all.py --write makes this table -->\n", "<!-- end of the table -->\n"
 # The rows of the page, with their texts.

@@ -17,7 +17,8 @@ pub(super) const OK_WIRE_BYTES: f64 = wire::encode::OK.len() as f64;
 pub(super) const DELIVERY_WIRE_BYTES: f64 = wire::frame::HEADER_BYTES as f64;
 /// A consumer's `FIN`, an id and the line's end.
 pub(super) const FINISH_WIRE_BYTES: f64 = 4.0 + wire::limits::ID_BYTES as f64 + 1.0;
-/// The memory for backlogs that ringq gives to each shard, and the bounds of a topic's part of it (docs/policy.md).
+/// The memory for backlogs that ringq gives to each shard, and the bounds of a topic's part of it
+/// (docs/reference/policy.md).
 const SHARD_MEMORY_BYTES: f64 = (64 << 20) as f64;
 const TOPIC_MEMORY_BYTES: [f64; 2] = [(4 << 20) as f64, (32 << 20) as f64];
 /// The overhead of Ethernet, IP and TCP with full packets: 1,538 bytes on the line carry 1,460.

@@ -3,7 +3,7 @@
 //! The file has three places, and the newest readable checkpoint counts. Two places are never overwritten: that of the
 //! last durable checkpoint (power may fail), and that of the last written one (the process may be killed while it writes
 //! the next). All places are in one file, because making a file is the most expensive step of a new topic.
-//! docs/format.md draws the bytes.
+//! docs/reference/format.md draws the bytes.
 
 mod content;
 mod encoding;

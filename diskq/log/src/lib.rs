@@ -20,9 +20,9 @@
 //! - **A failed sync is final** ([`AppendError::Poisoned`]); a sync that could not start for want of a descriptor is not
 //!   a failed one, and is tried again.
 //!
-//! Start with `log.rs`, then docs/log.md. A new job for the disk is a variant of [`Request`] and of [`Reply`], and its work
-//! in the keeper of the crate `diskq`. The bytes are drawn in `docs/format.md`. The only unsafe code is one call of the processor's CRC instruction
-//! (`crc.rs`).
+//! Start with `log.rs`, then docs/explain/log.md. A new job for the disk is a variant of [`Request`] and of [`Reply`],
+//! and its work in the keeper of the crate `diskq`. The bytes are drawn in `docs/reference/format.md`. The only unsafe
+//! code is one call of the processor's CRC instruction (`crc.rs`).
 #![deny(unsafe_code)]
 
 #[macro_use]

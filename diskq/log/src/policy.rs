@@ -1,5 +1,6 @@
 //! The log's own rules: how large segments are, which pages they get, which are kept for the next appends, and what
-//! leaves memory. Pure functions of numbers; `log/` has the mechanism. docs/policy.md has the same rules for operators.
+//! leaves memory. Pure functions of numbers; `log/` has the mechanism. docs/reference/policy.md has the same rules for
+//! operators.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use crate::memory::Pages;
 use crate::segment::{PAGE_BYTES, SEGMENT_BYTES_LIMIT, SPILLED_BYTES};
 
 /// The time after which a failed allocation, load, sync or checkpoint is tried again. Promise P6
-/// (docs/reliability.md) asks for service within 1 s after space becomes free.
+/// (docs/explain/reliability.md) asks for service within 1 s after space becomes free.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(250);
 /// The least time that a segment stays in memory after it was loaded, because its reader has not come yet, or after its
 /// spill has failed.

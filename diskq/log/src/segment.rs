@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The two head blocks say the same, so that one flipped bit costs no segment; only the twin is
-//! written a second time, when the segment is sealed. docs/format.md draws them byte by byte.
+//! written a second time, when the segment is sealed. docs/reference/format.md draws them byte by byte.
 //!
 //! A message exists from the moment its slot is whole. The slot is stored after the frame, but
 //! nothing relies on that order: the kernel writes pages as it likes, the CRC covers both.

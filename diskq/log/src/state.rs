@@ -4,8 +4,8 @@
 //! A topic that recognises messages saves the numbers of all messages below a seq. The messages at or above this seq
 //! have their numbers in their slots, and stay in the log until a later state is saved. So a start knows all numbers.
 //!
-//! The state has two files, which are written in turns. The last durable one is never overwritten. docs/format.md draws the
-//! bytes. The body belongs to the topic.
+//! The state has two files, which are written in turns. The last durable one is never overwritten.
+//! docs/reference/format.md draws the bytes. The body belongs to the topic.
 
 use std::fmt::Debug;
 use std::io;

@@ -7,7 +7,8 @@
 //!
 //! Start with `gate.rs`, then read `publisher_numbers.rs` (a rule with the key `publisher`) or `keys.rs` (the keys `body`
 //! and `json:`). A new kind of rule is a variant in `rules.rs` and one in `gate.rs`. A figure of /stats is a field in
-//! `stats.rs`. The bytes of the saved files are drawn in `publishers.rs` and `saved_keys.rs`, and in docs/format.md.
+//! `stats.rs`. The bytes of the saved files are drawn in `publishers.rs` and `saved_keys.rs`, and in
+//! docs/reference/format.md.
 
 #![forbid(unsafe_code)]
 

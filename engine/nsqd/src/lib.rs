@@ -14,8 +14,8 @@
 //! ```
 //!
 //! Start with `main.rs` and `daemon.rs`. A new flag touches `config`, and an HTTP endpoint `http`.
-//! docs/architecture.md has the order in which the modules depend on each other, docs/engine.md explains each part, and
-//! docs/contributing.md says where to add a flag, a command or an HTTP endpoint.
+//! docs/explain/architecture.md has the order in which the modules depend on each other, docs/explain/engine.md
+//! explains each part, and CONTRIBUTING.md says where to add a flag, a command or an HTTP endpoint.
 
 #![deny(unsafe_code)]
 

@@ -1,5 +1,5 @@
-//! The commands of docs/cluster.md, as they stand in the page, with a network of their own. From the second section on,
-//! producers and consumers use the cluster. Every acknowledged message must arrive.
+//! The commands of docs/operate/cluster.md, as they stand in the page, with a network of their own. From the second
+//! section on, producers and consumers use the cluster. Every acknowledged message must arrive.
 
 use std::fs;
 use std::net::SocketAddr;
@@ -112,7 +112,7 @@ fn the_commands_of_the_page_work_and_lose_no_message() {
     if !is_installed("curl", "curl") {
         return;
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cluster.md");
+    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/cluster.md");
     let page = fs::read_to_string(page).expect("the page is there");
     let sections = sections(&page);
     assert_eq!(sections.len(), 6, "{sections:?}");

@@ -17,7 +17,7 @@ use crate::support::{
     Broker, Client, FrameType, Launch, Message, TIMEOUT, contents, http, wait_until, whole_machine,
 };
 
-/// The longest graceful stop, even on a busy machine. P13 (docs/reliability.md) promises 5 s on an
+/// The longest graceful stop, even on a busy machine. P13 (docs/explain/reliability.md) promises 5 s on an
 /// idle machine. The tests print the real time.
 const STOP_MAX: Duration = Duration::from_secs(30);
 /// The longest start, however long the backlog is (P8).

@@ -15,7 +15,8 @@
 //!   bytes for a connection ◄── Broker::output ◄── Outbound: own bytes and runs of the log
 //! ```
 //!
-//! Start with `broker/receive.rs`, and follow a message as docs/architecture.md does. A new rule is a change of `topic` or
+//! Start with `broker/receive.rs`, and follow a message as docs/explain/architecture.md does. A new rule is a change of
+//! `topic` or
 //! `channel`, a figure in `stats.rs`, and an action or a check of the simulation.
 //!
 //! One [`Broker`] is one shard. The shell calls, in any order: [`Broker::connect`],

@@ -7,8 +7,8 @@
 //!                        └─► done         FIN, without the application
 //! ```
 //!
-//! The filters are those of the crate `ringq-dedup`, which this module exports. `docs/deduplication.md` says which
-//! filter to choose, and what none of them can promise.
+//! The filters are those of the crate `ringq-dedup`, which this module exports. `docs/operate/deduplication.md` says
+//! which filter to choose, and what none of them can promise.
 
 mod claim;
 mod error;

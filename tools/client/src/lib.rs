@@ -85,12 +85,12 @@
 
 /// The guide. Its Rust code blocks are doc tests, so each name in them is one of the crate.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/client.md")]
+#[doc = include_str!("../../../docs/reference/client.md")]
 mod guide {}
 
 /// The page about messages that come again.
 #[cfg(all(doctest, feature = "dedup"))]
-#[doc = include_str!("../../../docs/deduplication.md")]
+#[doc = include_str!("../../../docs/operate/deduplication.md")]
 mod deduplication {}
 
 #[cfg(doctest)]

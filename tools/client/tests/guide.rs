@@ -1,5 +1,5 @@
-//! Runs the programs of docs/client.md and README.md with real daemons. A doc test has no daemons, so those that need some
-//! are only compiled there. `guide/` has what the pages show, with a function in place of each address.
+//! Runs the programs of docs/reference/client.md and README.md with real daemons. A doc test has no daemons, so those
+//! that need some are only compiled there. `guide/` has what the pages show, with a function in place of each address.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -38,7 +38,7 @@ fn blocks(page: &str) -> Vec<String> {
 
 #[test]
 fn each_program_of_the_pages_is_run_here() {
-    let shown: Vec<String> = ["../../docs/client.md", "README.md"]
+    let shown: Vec<String> = ["../../docs/reference/client.md", "README.md"]
         .iter()
         .flat_map(|page| blocks(&read(page)))
         .collect();
@@ -80,8 +80,8 @@ fn each_program_of_the_pages_is_run_here() {
 #[test]
 fn no_program_ends_with_a_connection() {
     for page in [
-        "../../docs/client.md",
-        "../../docs/deduplication.md",
+        "../../docs/reference/client.md",
+        "../../docs/operate/deduplication.md",
         "README.md",
         "src/lib.rs",
     ] {

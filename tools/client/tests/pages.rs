@@ -14,7 +14,7 @@ fn read(path: &str) -> String {
 #[test]
 fn the_oldest_permitted_rust_is_the_one_that_builds_the_crate() {
     let oldest = env!("CARGO_PKG_RUST_VERSION");
-    for page in ["README.md", "../../docs/client.md"] {
+    for page in ["README.md", "../../docs/reference/client.md"] {
         let text = read(page);
         let is_named =
             text.contains(&format!(" {oldest},")) || text.contains(&format!("Rust {oldest} "));

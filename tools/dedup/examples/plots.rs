@@ -1,5 +1,5 @@
-//! Draws the plots of docs/deduplication.md: `cargo run --release -p ringq-dedup --example plots --
-//! docs/deduplication`.
+//! Draws the plots of docs/operate/deduplication.md: `cargo run --release -p ringq-dedup --example plots --
+//! docs/explain/filters`.
 //!
 //! Lines are formulas. Points are measured with the filters themselves.
 

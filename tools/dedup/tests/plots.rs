@@ -1,5 +1,5 @@
-//! The plots of docs/deduplication.md are those that `examples/plots.rs` draws. `cargo test` builds the example, unless it is
-//! told to build certain tests only: then `cargo build -p ringq-dedup --examples` builds it.
+//! The plots of docs/operate/deduplication.md are those that `examples/plots.rs` draws. `cargo test` builds the
+//! example, unless it is told to build certain tests only: then `cargo build -p ringq-dedup --examples` builds it.
 
 use std::fs;
 use std::path::Path;
@@ -21,7 +21,7 @@ fn the_plots_of_the_page_are_those_that_the_example_draws() {
     let drawn = tempfile::tempdir().expect("a directory");
     let status = Command::new(example).arg(drawn.path()).status();
     assert!(status.expect("the example can be run").success());
-    let shown = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/deduplication");
+    let shown = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/explain/filters");
     let names = |folder: &Path| {
         let entries = fs::read_dir(folder).expect("the folder is there");
         let names = entries.map(|entry| entry.expect("readable").file_name());
@@ -34,7 +34,7 @@ fn the_plots_of_the_page_are_those_that_the_example_draws() {
         let [new, old] = [drawn.path(), &shown].map(|folder| fs::read(folder.join(&name)));
         assert!(
             new.expect("readable") == old.expect("readable"),
-            "{name:?} is not what `cargo run --release -p ringq-dedup --example plots -- docs/deduplication` draws"
+            "{name:?} is not what `cargo run --release -p ringq-dedup --example plots -- docs/explain/filters` draws"
         );
     }
 }

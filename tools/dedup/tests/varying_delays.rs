@@ -1,7 +1,8 @@
 //! The forgetful Bloom filter with copies that come after varying delays. Time is virtual, and the delays follow from a
 //! seed.
 //!
-//! `cargo test -p ringq-dedup --test dedup varying_delays:: -- --nocapture` prints the table of docs/deduplication.md.
+//! `cargo test -p ringq-dedup --test dedup varying_delays:: -- --nocapture` prints the table of
+//! docs/operate/deduplication.md.
 
 use std::time::Duration;
 

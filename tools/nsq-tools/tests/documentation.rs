@@ -1,4 +1,4 @@
-//! Runs the examples of docs/tools.md. Each block marked `sh` is a script for bash, and must succeed.
+//! Runs the examples of docs/reference/tools.md. Each block marked `sh` is a script for bash, and must succeed.
 //! If a block marked `text` follows, this is the output of the script. An indented command of a tool must succeed when
 //! it ends, and SIGTERM ends it after a moment.
 //!
@@ -105,14 +105,14 @@ fn can_run(script: &str, line: usize) -> bool {
     if !script.contains("curl ") || !is_missing("curl") {
         return true;
     }
-    eprintln!("*** NOT TESTED: docs/tools.md, line {line}, because curl is missing ***");
+    eprintln!("*** NOT TESTED: docs/reference/tools.md, line {line}, because curl is missing ***");
     assert!(std::env::var_os("CI").is_none(), "CI can install curl");
     false
 }
 
 #[test]
 fn the_examples_of_the_page_work() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/tools.md");
     let page = std::fs::read_to_string(path).expect("the page exists");
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
@@ -171,9 +171,15 @@ fn the_examples_of_the_page_work() {
             .env("PATH", &search)
             .current_dir(directory.path());
         let exit = run(&mut command, TIMEOUT);
-        assert!(exit.status.success(), "docs/tools.md, line {line}: {exit}");
+        assert!(
+            exit.status.success(),
+            "docs/reference/tools.md, line {line}: {exit}"
+        );
         if let Some(output) = output {
-            assert_eq!(exit.stdout, output, "docs/tools.md, line {line}: {exit}");
+            assert_eq!(
+                exit.stdout, output,
+                "docs/reference/tools.md, line {line}: {exit}"
+            );
         }
     }
 }

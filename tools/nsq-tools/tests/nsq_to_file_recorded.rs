@@ -1,8 +1,8 @@
 //! Replays what was recorded with the original nsq_to_file 1.3.0: the same messages, signals and
 //! files of other programs must lead to the same files, the same log lines and the same exit codes.
 //!
-//! The lines `syncing N records to disk` are not recorded, because the original groups messages in
-//! another way (docs/compatibility.md). The lines about the age of a file are left out, because their moment depends on
+//! The lines `syncing N records to disk` are not recorded, because the original groups messages in another way
+//! (docs/reference/compatibility.md). The lines about the age of a file are left out, because their moment depends on
 //! the time that a sync takes.
 
 use std::collections::BTreeMap;

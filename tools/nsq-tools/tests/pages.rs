@@ -1,4 +1,4 @@
-//! The page docs/tools.md shows what the tools say.
+//! The page docs/reference/tools.md shows what the tools say.
 
 use nsq_tools::nsq_forget::NSQ_FORGET;
 use nsq_tools::nsq_pubsub::NSQ_PUBSUB;
@@ -11,7 +11,7 @@ use nsq_tools::nsqtop::NSQTOP;
 use nsq_tools::to_nsq::TO_NSQ;
 use program::{Program, page_with_table};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/tools.md");
+const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/tools.md");
 
 /// The tools of NSQ 1.3.0 that this project has, too.
 pub(crate) const WITH_ORIGINAL: [&Program; 6] = [

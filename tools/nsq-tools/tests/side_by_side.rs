@@ -10,7 +10,7 @@ use std::path::Path;
 
 use case::Case;
 
-const COMPATIBILITY: &str = include_str!("../../../docs/compatibility.md");
+const COMPATIBILITY: &str = include_str!("../../../docs/reference/compatibility.md");
 
 /// The least number of cases of a tool. An emptied file of cases must not pass.
 const CASES_MIN: usize = 15;
@@ -38,7 +38,7 @@ fn fault(program: &Path, case: &Case) -> Option<String> {
     if let Some(difference) = &case.difference {
         if difference.why.is_empty() || !COMPATIBILITY.contains(&difference.doc) {
             return Some(format!(
-                "{name}: docs/compatibility.md lacks {:?}",
+                "{name}: docs/reference/compatibility.md lacks {:?}",
                 difference.doc
             ));
         }

@@ -1,5 +1,6 @@
-//! nsqadmin behind a real nginx, set up as docs/nsqadmin.md says: a prefix that stays, and one that the proxy removes. The blocks for
-//! Traefik and for an ingress have the same two forms, which nginx plays here. Also nsqadmin behind a real oauth2-proxy.
+//! nsqadmin behind a real nginx, set up as docs/operate/nsqadmin.md says: a prefix that stays, and one that the proxy
+//! removes. The blocks for Traefik and for an ingress have the same two forms, which nginx plays here. Also nsqadmin
+//! behind a real oauth2-proxy.
 //!
 //! The tests need nginx (Debian: `nginx-light`), and openssl and Go, which builds oauth2-proxy. Without them, the tests say so, and fail if
 //! `CI` is set.
@@ -27,7 +28,7 @@ use url::Url;
 const NAME: &str = "nsq.example.com";
 
 fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/nsqadmin.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/nsqadmin.md");
     let page = fs::read_to_string(path).expect("the page exists");
     let (_, section) = page.split_once("## Behind a proxy\n").expect("a section");
     let end = section.find("\n## ").unwrap_or(section.len());

@@ -1,5 +1,5 @@
 //! Differential tests: the same bytes go to an original and to ours. Each difference is either a bug
-//! or listed in docs/compatibility.md.
+//! or listed in docs/reference/compatibility.md.
 //!
 //! Cases are text files (`*.case`) with the sent bytes and the recorded answers of the original. The
 //! answers of ours are compared with the recording. If the original is available, the variable
@@ -10,7 +10,7 @@
 //! ```
 //!
 //! also checks the recording, and with `RINGQ_RECORD=1` writes a new one. `RINGQ_CASE=name` plays
-//! one case, `RINGQ_CASE='pub_*'` the cases whose names have this beginning. docs/testing.md says
+//! one case, `RINGQ_CASE='pub_*'` the cases whose names have this beginning. docs/explain/testing.md says
 //! how to add a case.
 
 mod case;
@@ -220,7 +220,7 @@ fn play_group<C: Client>(
     played.into_inner()
 }
 
-/// Removes the key of `/info` that the originals do not have. docs/compatibility.md lists it.
+/// Removes the key of `/info` that the originals do not have. docs/reference/compatibility.md lists it.
 #[must_use]
 pub fn without_ringq_version(text: &str) -> String {
     let added = format!(",\"ringq_version\":\"{}\"", env!("CARGO_PKG_VERSION"));

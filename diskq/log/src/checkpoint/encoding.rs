@@ -1,4 +1,4 @@
-//! The bytes of a checkpoint: what the keeper writes, and what a start reads. docs/format.md draws them.
+//! The bytes of a checkpoint: what the keeper writes, and what a start reads. docs/reference/format.md draws them.
 
 use std::borrow::Cow;
 use std::collections::TryReserveError;

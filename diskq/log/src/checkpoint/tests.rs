@@ -96,7 +96,7 @@ fn sample_with_additions(mut sample: Checkpoint) -> Checkpoint {
     sample
 }
 
-/// The bytes of a place as docs/format.md has them, whatever the checkpoint says.
+/// The bytes of a place as docs/reference/format.md has them, whatever the checkpoint says.
 fn encode(checkpoint: &Checkpoint, sync: bool) -> Vec<u8> {
     let runs = |out: &mut Vec<u8>, runs: &[CheckpointRun]| {
         out.extend((runs.len() as u32).to_le_bytes());
@@ -269,8 +269,8 @@ fn a_checkpoint_of_version_4_may_have_the_length_of_a_pause_and_no_undo_of_its_t
     assert_eq!(read(&sample), PlaceContent::Checkpoint(sample.into(), true));
 }
 
-/// A stored checkpoint of version 5. It was not written by this program, but after docs/format.md. A change of the format
-/// fails here.
+/// A stored checkpoint of version 5. It was not written by this program, but after docs/reference/format.md. A change
+/// of the format fails here.
 #[test]
 fn a_stored_checkpoint_of_version_5_is_read() {
     let stored: Vec<u8> = STORED_VERSION_5.concat();

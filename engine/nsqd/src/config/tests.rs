@@ -675,11 +675,14 @@ fn fields_and_keys_are_named_as_nsqd_names_them() {
     }
 }
 
-/// docs/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
+/// docs/reference/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
 /// test with UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/configuration.md"
+    );
     let page = std::fs::read_to_string(path).expect("the page exists");
     let updated = page_with_table(&page, "nsqd's flags", NSQD.flags);
     let updated = page_with_table(&updated, "our flags", NSQD.own_flags);
@@ -692,10 +695,13 @@ fn the_documentation_has_every_flag() {
     );
 }
 
-/// docs/compatibility.md says which flags nsqd lacks, and which keys of `/config`.
+/// docs/reference/compatibility.md says which flags nsqd lacks, and which keys of `/config`.
 #[test]
 fn the_page_of_differences_names_every_own_flag_and_its_key() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/compatibility.md"
+    );
     let page = std::fs::read_to_string(path).expect("the page exists");
     let (of_nsqd, _) = page
         .split_once("\n## nsqlookupd\n")

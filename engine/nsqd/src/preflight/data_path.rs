@@ -114,7 +114,7 @@ fn advice_on_metadata(data_path: &Path) -> &'static str {
 }
 
 /// The advice for those who read files of nsqd as another user.
-pub(crate) const READERS: &str = "if a group is meant to read messages, such as for backups, run its program as the user of nsqd (docs/upgrade.md)";
+pub(crate) const READERS: &str = "if a group is meant to read messages, such as for backups, run its program as the user of nsqd (docs/operate/upgrade.md)";
 
 /// Says which files other users of the machine can reach. `None`: no file.
 pub(crate) fn exposed(data_path: &Path, exposed: &Exposed) -> Option<String> {

@@ -62,7 +62,7 @@ struct Space {
 }
 
 fn judge_space(space: &Space) -> Finding {
-    const MORE: &str = "free some, or choose a --data-path on a larger file system; docs/capacity-planning.md says how \
+    const MORE: &str = "free some, or choose a --data-path on a larger file system; docs/operate/capacity-planning.md says how \
                         much a backlog takes";
     let found = format!(
         "{} of {} are free",

@@ -56,7 +56,10 @@ fn judge(due: Result<DueTakeover, DiskError>, free_bytes: Option<u64>) -> Option
             bytes_text(bytes)
         )),
     }
-    let mut found = format!("a start {} (docs/upgrade.md)", steps.join(", then "));
+    let mut found = format!(
+        "a start {} (docs/operate/upgrade.md)",
+        steps.join(", then ")
+    );
     if !unlisted.is_empty() {
         found += &format!(
             "; nsqd.dat does not list {}: their files are left alone",
@@ -143,12 +146,12 @@ mod tests {
         };
         assert_eq!(
             again(true, false, 0),
-            "a start completes an earlier takeover, which counts already (import.done) (docs/upgrade.md)"
+            "a start completes an earlier takeover, which counts already (import.done) (docs/operate/upgrade.md)"
         );
         assert_eq!(
             again(false, true, 2),
             "a start removes what an earlier takeover left that does not count, then takes over 2 queues (1000 bytes) of \
-             the original nsqd (docs/upgrade.md)"
+             the original nsqd (docs/operate/upgrade.md)"
         );
     }
 }

@@ -73,7 +73,8 @@ impl World {
     }
 
     /// The kernel drops files from memory that nobody has mapped, and forgets their failed write-backs. That may take
-    /// messages that the process has found at its start and not synced yet (docs/reliability.md, "Known limits").
+    /// messages that the process has found at its start and not synced yet (docs/explain/reliability.md, "Known
+    /// limits").
     fn forget_files(&mut self) {
         self.was_reclaimed = true;
         if self.files.evict(self.random.draw()) {

@@ -296,8 +296,9 @@ pub(crate) struct World {
     may_be_flipped: bool,
     /// True if clean pages were dropped from the cache.
     was_reclaimed: bool,
-    /// The lost names of logs and of their files that a process believes to be stored, because a sync reported their loss
-    /// before the process started (docs/reliability.md, "Known limits"). A power failure may take these logs and files.
+    /// The lost names of logs and of their files that a process believes to be stored, because a sync reported their
+    /// loss before the process started (docs/explain/reliability.md, "Known limits"). A power failure may take these
+    /// logs and files.
     believed_names: BTreeSet<PathBuf>,
     /// True if the process is killed again soon: what one process left to be synced, the next one finds.
     is_killed_again: bool,

@@ -30,7 +30,7 @@ pub const DEDUP: FlagOf<String> = flag::new(
     "dedup",
     "",
     "finish messages that were handled before: body or json:/pointer (what copies have in common), then options such as \
-     filter=inverse,slots=1000000 (docs/deduplication.md). filter=forgetful may drop fresh messages",
+     filter=inverse,slots=1000000 (docs/operate/deduplication.md). filter=forgetful may drop fresh messages",
 )
 .without_key()
 .checked_by(check);

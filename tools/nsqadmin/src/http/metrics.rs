@@ -1,5 +1,5 @@
 //! `/metrics`: requests, servers that are asked, collections, the history, acts and the process, for Prometheus.
-//! docs/monitoring.md lists the metrics, and a test compares the two.
+//! docs/operate/monitoring.md lists the metrics, and a test compares the two.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -205,11 +205,14 @@ fn labels<const N: usize>(values: [&str; N]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// docs/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test with
-    /// UPDATE_DOCS=1.
+    /// docs/operate/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test
+    /// with UPDATE_DOCS=1.
     #[test]
     fn the_documentation_has_every_metric() {
-        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/monitoring.md");
+        let path = concat!(
+            env!("CARGO_MANIFEST_DIR"),
+            "/../../docs/operate/monitoring.md"
+        );
         let page = std::fs::read_to_string(path).expect("the page exists");
         let rows = std::iter::once(&BUILD).chain(ROWS);
         let all: Vec<_> = rows.map(|(family, labels, _)| (*family, *labels)).collect();

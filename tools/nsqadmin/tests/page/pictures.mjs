@@ -1,4 +1,4 @@
-// The pictures of docs/nsqadmin.md: a cluster in which some consumers are slow, absent or in backoff. They are taken on demand only
+// The pictures of docs/operate/nsqadmin.md: a cluster in which some consumers are slow, absent or in backoff. They are taken on demand only
 // (PAGE_CHECK=pictures), because the topics would be in the way of other checks, and because an age of a minute takes a minute.
 
 import { mkdirSync } from "node:fs";

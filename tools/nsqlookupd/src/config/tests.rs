@@ -85,11 +85,14 @@ fn mistakes_have_the_originals_texts_and_codes() {
     );
 }
 
-/// docs/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
+/// docs/reference/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
 /// test with UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/configuration.md");
+    let path = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/configuration.md"
+    );
     let page = std::fs::read_to_string(path).expect("the page exists");
     let updated = program::page_with_table(&page, "nsqlookupd's flags", NSQLOOKUPD.flags);
     let updated =

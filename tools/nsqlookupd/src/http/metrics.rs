@@ -1,5 +1,5 @@
-//! `/metrics`: the registrations and the process, for Prometheus. docs/monitoring.md lists the metrics, and a test
-//! compares the two.
+//! `/metrics`: the registrations and the process, for Prometheus. docs/operate/monitoring.md lists the metrics, and a
+//! test compares the two.
 
 use std::sync::Arc;
 use std::time::SystemTime;

@@ -1,6 +1,6 @@
 //! Cases: the steps to play to a broker, and the recorded answers of the original.
 //!
-//! A `.case` file is read line by line. docs/testing.md explains the steps.
+//! A `.case` file is read line by line. docs/explain/testing.md explains the steps.
 
 use std::path::{Path, PathBuf};
 

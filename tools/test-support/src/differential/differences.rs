@@ -3,7 +3,7 @@
 //! ```text
 //! difference the_case
 //! why the reason, for a user
-//! doc words from docs/compatibility.md
+//! doc words from docs/reference/compatibility.md
 //! at ask a "PUB t\n"
 //!   < our answer to that step
 //! ```
@@ -13,7 +13,10 @@ use std::path::Path;
 use super::case::Case;
 
 /// The page on which users read about differences.
-const COMPATIBILITY: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/compatibility.md");
+const COMPATIBILITY: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/reference/compatibility.md"
+);
 
 const ANSWER: &str = "  < ";
 
@@ -48,7 +51,7 @@ impl Known {
         for Difference { place, doc, .. } in &self.accepted {
             assert!(
                 !doc.is_empty() && documented.contains(doc),
-                "{place}: docs/compatibility.md does not say {doc:?}"
+                "{place}: docs/reference/compatibility.md does not say {doc:?}"
             );
         }
     }

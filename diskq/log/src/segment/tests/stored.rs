@@ -1,5 +1,5 @@
-//! Stored segments of the versions 2 and 3. They were not written by this program, but after docs/format.md. A change of
-//! the format fails here.
+//! Stored segments of the versions 2 and 3. They were not written by this program, but after docs/reference/format.md.
+//! A change of the format fails here.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! A stored file of numbers, `dedup.a`, of version 1. It was not written by this program, but after docs/format.md. A
-//! change of the format fails here.
+//! A stored file of numbers, `dedup.a`, of version 1. It was not written by this program, but after
+//! docs/reference/format.md. A change of the format fails here.
 
 use super::*;
 use diskq_log::{STATE_HEAD_BYTES, Seq, StateContent, decode_state, encode_state_head};

@@ -13,11 +13,11 @@ fn page(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).join(name)
 }
 
-/// docs/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test with
+/// docs/operate/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test with
 /// UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_metric() {
-    let path = page("monitoring.md");
+    let path = page("operate/monitoring.md");
     let text = std::fs::read_to_string(&path).expect("the page exists");
     let table = program::metrics::table(&families::all());
     let updated = program::metrics::page_with_table(&text, "nsqd's metrics", &table);
@@ -83,7 +83,7 @@ fn served() -> Served {
         let names = samples_of(&family).into_iter();
         metrics.extend(names.map(|name| (name, labels.clone())));
     }
-    let text = std::fs::read_to_string(page("monitoring.md")).expect("the page exists");
+    let text = std::fs::read_to_string(page("operate/monitoring.md")).expect("the page exists");
     for program in ["nsqlookupd", "nsqadmin"] {
         let (_, table) = text
             .split_once(&format!("<!-- {program}'s metrics -->"))
@@ -112,7 +112,8 @@ fn labels_in(summary: &str) -> impl Iterator<Item = &str> {
 fn the_alerts_use_metrics_that_are_served() {
     let text = std::fs::read_to_string(page("monitoring/alerts.yml")).expect("the file exists");
     let rules: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
-    let explained = std::fs::read_to_string(page("monitoring.md")).expect("the page exists");
+    let explained =
+        std::fs::read_to_string(page("operate/monitoring.md")).expect("the page exists");
     let served = served();
     let mut count = 0;
     for group in rules["groups"].as_array().expect("groups") {
