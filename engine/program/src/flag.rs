@@ -302,7 +302,6 @@ pub const ALLOWED_HOST: FlagOf<Vec<String>> = new(
     "allowed-host",
     "",
     "name in Host that is answered; any name if none is given (may be given multiple times)",
-); none for any name",
 );
 
 /// A flag without effect that NSQ's daemons still accept.

@@ -1,0 +1,203 @@
+//! docs/operate/log-messages.md has each line that nsqd can log as ERROR, WARNING or FATAL.
+
+use super::rust_text::{arguments, fixed_part, literals, product};
+use super::{root, texts_below};
+use std::fs;
+
+const SOURCES: [&str; 5] = [
+    "engine/nsqd/src",
+    "engine/rules/src",
+    "engine/dedup/src",
+    "engine/program/src",
+    "diskq",
+];
+
+/// What writes a line of the log, or makes one for the shell to write.
+const CALLS: [&str; 10] = [
+    "log_warn!(",
+    "log_error!(",
+    "log_fatal!(",
+    "log_at!(",
+    "log_repeated!(",
+    "Output::warning(",
+    "Output::error(",
+    "Output::Log(",
+    "Output::Repeated {",
+    "news.push(",
+];
+
+/// A text of fewer bytes says nothing by itself, such as `TOPIC({name}): {text}`.
+const FIXED_BYTES_MIN: usize = 12;
+
+/// Calls whose texts are made elsewhere: the call's arguments, and parts of the texts. No parts: it has another level, or
+/// passes on what another call in this table or in the source makes.
+const MADE_ELSEWHERE: [(&str, &[&str]); 22] = [
+    (
+        "{ignored}",
+        &[
+            "keys in the config file that mean nothing",
+            "everything from a word on that is no flag",
+        ],
+    ),
+    (
+        "{useless}",
+        &[
+            "lets no message pass",
+            "is too small for the IDENTIFY of client libraries",
+            "lets no RDY above 0 pass",
+            "has no effect with --io=",
+            "--broadcast-address is empty",
+            "a variable was not replaced",
+            "--lookupd-tcp-address=",
+            "--auth-http-address=",
+            "--statsd-address=",
+        ],
+    ),
+    ("{warning}", &["the topics may take"]),
+    ("{text}", &["can serve nobody any more, nsqd ends"]),
+    (
+        "{error}",
+        &[
+            "failed to instantiate nsqd",
+            "failed to load metadata",
+            "failed to read data-path",
+            "failed to take over the data files of nsqd",
+            "failed to build TLS config",
+            "failed to build client TLS config",
+            "failed to build TLS config for nsqlookupd",
+        ],
+    ),
+    (
+        "thread_refused(",
+        &["raise the limit on processes and threads"],
+    ),
+    ("fallback_text(", &["cannot be used"]),
+    (
+        "TAKEOVER: {note}",
+        &["which may repeat messages", "is missing, with its messages"],
+    ),
+    (
+        "DRAIN: {line}",
+        &[
+            "no progress",
+            "--drain-timeout is over, nsqd ends, and the messages stay on disk",
+        ],
+    ),
+    ("{cause}", &["temporary Accept() failure"]),
+    ("LOOKUPD({}): {command}", &["LOOKUPD("]),
+    (
+        "PROTOCOL(V2): [{address}] AUTH failed {why}",
+        &["AUTH failed"],
+    ),
+    ("[{}] - {}", &["E_FIN_FAILED"]),
+    ("[{address}] - {text}", &["E_PUB_FAILED"]),
+    (
+        "client({address}) - {reason}",
+        &["messages on their way were lost to a failed sync"],
+    ),
+    (
+        "damaged on disk - {damage}",
+        &[
+            "slot or frame does not agree with its CRC",
+            "no segment file holds what the checkpoint names",
+            "no checkpoint is readable: everything found is delivered",
+        ],
+    ),
+    ("dead_letter_line(", &["attempts and went to topic"]),
+    (
+        "lines.into_iter().map(Output::warning)",
+        &["the disk has no room, so the"],
+    ),
+    // The line of an HTTP request has INFO or DEBUG.
+    ("{} {} {} ({peer}) {}", &[]),
+    ("{line}", &[]),
+    ("log_level(level)", &[]),
+    ("format!(\"{what}", &[]),
+];
+
+/// Returns the value of the nearest binding of a name before a place in the source.
+fn bound<'s>(source: &'s str, at: usize, name: &str) -> &'s str {
+    let head = format!("let {name} =");
+    let begin = source[..at].rfind(&head).map(|begin| begin + head.len());
+    begin.map_or("", |begin| {
+        let end = source[begin..]
+            .find(";\n")
+            .map_or(source.len(), |it| begin + it);
+        &source[begin..end]
+    })
+}
+
+/// Returns the texts of a call: its own, and those of the names that it uses.
+fn texts_of(source: &str, at: usize, call: &str) -> Vec<String> {
+    let mut texts = literals(call);
+    for name in ["line", "warning", "what"] {
+        let is_word = |before: &str, after: &str| {
+            let is_part = |character: char| character.is_alphanumeric() || character == '_';
+            !before.ends_with(is_part) && !after.starts_with(is_part)
+        };
+        let mut places = call.match_indices(name);
+        let is_used = places.any(|(place, _)| is_word(&call[..place], &call[place + name.len()..]));
+        if is_used {
+            texts.extend(literals(bound(source, at, name)));
+        }
+    }
+    texts
+}
+
+/// Returns whether a line of the call can only have a lower level.
+fn is_lower(call: &str) -> bool {
+    let head = call.trim_start();
+    let levels = ["Level::Debug", "Level::Info", "level: Level::Info"];
+    levels.iter().any(|level| head.starts_with(level))
+}
+
+#[test]
+fn each_line_of_the_log_that_needs_attention_has_a_row() {
+    let page = fs::read_to_string(root().join("docs/operate/log-messages.md")).expect("a page");
+    let sources = texts_below(&SOURCES, "rs").into_iter();
+    let sources = sources.filter(|(name, _)| !name.contains("tests") && !name.contains("planted"));
+    let sources: Vec<(String, String)> =
+        sources.map(|(name, text)| (name, product(&text))).collect();
+    let all: String = sources
+        .iter()
+        .flat_map(|(_, text)| literals(text))
+        .collect();
+    let (mut missing, mut count) = (Vec::new(), 0);
+    for (name, source) in &sources {
+        let calls = CALLS.iter().flat_map(|call| source.match_indices(call));
+        for (place, head) in calls {
+            let call = arguments(source, place + head.len());
+            let is_declared = source[..place].ends_with("macro_rules! ") || call.starts_with("$");
+            if is_declared || is_lower(call) || call.contains("$(") {
+                continue;
+            }
+            count += 1;
+            let texts = texts_of(source, place, call);
+            let fixed = texts.iter().map(|text| fixed_part(text));
+            let longest = fixed.max_by_key(|part| part.len()).unwrap_or_default();
+            let elsewhere: Vec<_> = MADE_ELSEWHERE
+                .iter()
+                .filter(|(known, _)| call.contains(known))
+                .collect();
+            if elsewhere.is_empty() && longest.len() < FIXED_BYTES_MIN {
+                missing.push(format!(
+                    "{name}: a text that is made elsewhere: {}",
+                    call.trim()
+                ));
+            }
+            if elsewhere.is_empty() && !page.contains(longest) {
+                missing.push(format!("{name}: {longest}"));
+            }
+        }
+    }
+    for part in MADE_ELSEWHERE.iter().flat_map(|(_, parts)| *parts) {
+        if !page.contains(part) {
+            missing.push(format!("the page: {part}"));
+        }
+        if !all.contains(part) && !part.starts_with("E_") {
+            missing.push(format!("the source: {part}"));
+        }
+    }
+    assert!(count > 60, "{count} calls");
+    assert!(missing.is_empty(), "{}", missing.join("\n"));
+}
