@@ -10,10 +10,16 @@ fn literal_end(source: &str, at: usize) -> usize {
     end + 1
 }
 
-/// Returns whether the quote at `at` is that of a character, such as `'"'`.
-fn is_character(source: &str, at: usize) -> bool {
+/// Returns the end of a character literal that begins at `at`, such as `'('`. A lifetime is none.
+fn character_end(source: &str, at: usize) -> Option<usize> {
     let bytes = source.as_bytes();
-    at > 0 && bytes[at - 1] == b'\'' && bytes.get(at + 1) == Some(&b'\'')
+    let length = if bytes.get(at + 1) == Some(&b'\\') {
+        4
+    } else {
+        3
+    };
+    let is_character = bytes[at] == b'\'' && bytes.get(at + length - 1) == Some(&b'\'');
+    is_character.then_some(at + length)
 }
 
 /// Returns what is between the bracket before `at` and the bracket that closes it.
@@ -21,8 +27,12 @@ pub(super) fn arguments(source: &str, at: usize) -> &str {
     let bytes = source.as_bytes();
     let (mut depth, mut end) = (1, at);
     while end < bytes.len() {
+        if let Some(behind) = character_end(source, end) {
+            end = behind;
+            continue;
+        }
         match bytes[end] {
-            b'"' if !is_character(source, end) => {
+            b'"' => {
                 end = literal_end(source, end);
                 continue;
             }
@@ -43,8 +53,10 @@ pub(super) fn literals(source: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut at = 0;
     while let Some(quote) = source[at..].find('"').map(|it| it + at) {
-        if is_character(source, quote) {
-            at = quote + 1;
+        if quote > 0
+            && let Some(behind) = character_end(source, quote - 1)
+        {
+            at = behind;
             continue;
         }
         let end = literal_end(source, quote).min(source.len());
@@ -68,12 +80,14 @@ pub(super) fn literals(source: &str) -> Vec<String> {
     found
 }
 
-/// Returns the longest part of a format string that is no placeholder.
-pub(super) fn fixed_part(text: &str) -> &str {
-    let parts = text.split(['{', '}']);
-    let fixed = parts.enumerate().filter(|(index, _)| index % 2 == 0);
-    let fixed = fixed.map(|(_, part)| part.trim_matches([' ', ':', ';', ',', '-', '(', ')']));
-    fixed.max_by_key(|part| part.len()).unwrap_or_default()
+/// Returns the first part of a format string that is no placeholder and has this many bytes at least. If there is none,
+/// returns the longest part.
+pub(super) fn fixed_part(text: &str, bytes_min: usize) -> &str {
+    let parts = text.split(['{', '}']).step_by(2);
+    let fixed = parts.map(|part| part.trim_matches([' ', ':', ';', ',', '-', '(', ')']));
+    let mut long = fixed.clone().filter(|part| part.len() >= bytes_min);
+    let longest = || fixed.clone().max_by_key(|part| part.len());
+    long.next().or_else(longest).unwrap_or_default()
 }
 
 /// Returns the source without comments that are lines of their own, and without the tests at its end.
@@ -91,7 +105,7 @@ fn the_texts_of_a_call_are_found() {
     let call = arguments(source, "log_warn!(".len());
     assert_eq!(literals(call), ["a {x} long text: {}", "b\"c"]);
     assert_eq!(
-        fixed_part("TOPIC({name}): cannot read {} back - {}"),
+        fixed_part("TOPIC({name}): cannot read {} back again", 9),
         "cannot read"
     );
 }
