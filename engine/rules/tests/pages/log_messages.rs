@@ -78,7 +78,21 @@ const MADE_ELSEWHERE: &[(&str, &[&str])] = &[
     ("fallback_text(", &["cannot be used"]),
     (
         "TAKEOVER: {note}",
-        &["may repeat messages", "is missing, with its messages"],
+        &[
+            "may repeat messages",
+            "is missing, with its messages",
+            "its positions are damaged: it is read to the end of its files",
+            "all of its files are read",
+            "its positions contradict each other",
+            "it has no positions",
+            "its positions count",
+            "but its first unread byte is",
+            "zero bytes from byte",
+            "messages above --max-msg-size",
+            "cannot be read from byte",
+            "damaged messages of its log are skipped",
+            "files that nsqd does not read are also set aside",
+        ],
     ),
     (
         "DRAIN: {line}",
