@@ -53,7 +53,7 @@ program::flags! {
             .within(0, 65535);
         broadcast_http_port: u16 = flag::new("broadcast-http-port", "0", "HTTP port that is announced to nsqlookupd; 0 for the one listened on")
             .within(0, 65535);
-        lookupd_tcp_addresses: Option<Vec<String>> = flag::new("lookupd-tcp-address", "", "<addr>:<port> of nsqlookupds, or the name of their SRV records, which begins with _ (may be given multiple times)")
+        lookupd_tcp_addresses: Option<Vec<String>> = flag::new("lookupd-tcp-address", "", "<addr>:<port> of nsqlookupds, or the name of their SRV records (may be given multiple times)")
             .with_key("nsqlookupd_tcp_addresses").with_field("NSQLookupdTCPAddresses");
         auth_http_addresses: Vec<String> = flag::new("auth-http-address", "", "<addr>:<port> or URL of an auth server (may be given multiple times)")
             .with_key("auth_http_addresses").with_field("AuthHTTPAddresses");
@@ -67,7 +67,7 @@ program::flags! {
         mem_queue_count: u64 = flag::new("mem-queue-size", "10000", "number of messages per topic that stay in memory; what is beyond is on disk only")
             .at_least(0);
         file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages; values above 64 MiB mean 64 MiB");
-        sync_every: u64 = flag::new("sync-every", "2500", "number of messages per sync; at the default only --sync-timeout counts, 1 answers a publish after its sync");
+        sync_every: u64 = flag::new("sync-every", "2500", "messages per sync; the default leaves syncs to --sync-timeout, 1 answers a publish after its sync");
         sync_timeout: Duration = flag::new("sync-timeout", "2s", "duration of time per sync").at_least(1);
         = flag::new::<i64>("queue-scan-worker-pool-max", "4", "accepted, but has no effect: timers are exact");
         = flag::new::<i64>("queue-scan-selection-count", "20", "accepted, but has no effect: timers are exact");
@@ -114,24 +114,24 @@ program::flags! {
         unix_socket_mode: UnixSocketMode;
         shard_count: NonZeroUsize = flag::new("shards", "0", "number of shards; 0 for one per core that this process may use").within(0, SHARDS_MAX);
         pin_shards: bool = flag::new("pin-shards", "false", "bind each shard to a core");
-        io: String = flag::new("io", "auto", "how shards wait for sockets: io_uring, epoll (runs everywhere), or auto: io_uring where the system allows it, else epoll");
-        look: Duration = flag::new("look", "50µs", "with io_uring: how long a shard with at most 4 active connections looks for the next request before it sleeps, while that pays; 0 to sleep at once")
+        io: String = flag::new("io", "auto", "how shards wait for sockets: io_uring, epoll, or auto: io_uring where the system allows it");
+        look: Duration = flag::new("look", "50µs", "with io_uring: time that a shard with few connections looks for a request before it sleeps")
             .within(0, 1_000_000);
-        check: Check = flag::new("check", "false", "check whether this machine is ready for a start with these flags, and end: true for a text, json for programs")
+        check: Check = flag::new("check", "false", "check whether this machine is ready for a start, and end: true for text, json for programs")
             .without_key();
-        lookupd_tls_root_ca_file: String = flag::new("lookupd-tls-root-ca-file", "", "path to the file of authorities that sign the certificates of nsqlookupds (PEM); if given, nsqd registers over TLS and asks over HTTPS")
+        lookupd_tls_root_ca_file: String = flag::new("lookupd-tls-root-ca-file", "", "path to the authorities (PEM) of nsqlookupds' certificates; if given, nsqd talks TLS to them")
             .with_key("nsqlookupd_tls_root_ca_file");
         http_timeouts: HttpTimeouts;
         allowed_hosts: Vec<String> = flag::ALLOWED_HOST;
-        create: Vec<String> = flag::new("create", "", "topic, or topic/channel, that always exists (may be given multiple times): made at the start, and again after a deletion");
-        dead_letter: Vec<String> = flag::new("dead-letter", "", "'<topic>/<channel>,max-attempts=<n>,topic=<dead-letter topic>': a message of the channel that had n attempts goes to the dead-letter topic; * in a name stands for any characters (may be given multiple times, the first that fits counts; messages of ephemeral topics and channels are lost when these end, dead letters included)");
-        dedup: Vec<String> = flag::new("dedup", "", "<topic pattern>=<publisher, body or json:/pointer>[,window=<count or duration>][,memory=<bytes>]: the topics store no message twice that is published again, recognised by the number that its publisher gives it, by its body, or by a value in it; of bodies and values that are not in memory, fingerprints of 80 bits are compared (may be given multiple times; the first pattern that matches counts)");
-        new_topic_grace: Duration = flag::new("new-topic-grace", "2m0s", "time in which a channel that is made gets all messages of a new topic whose channels elsewhere nsqlookupd could not tell; 0 for none");
+        create: Vec<String> = flag::new("create", "", "topic, or topic/channel, that always exists (may be given multiple times)");
+        dead_letter: Vec<String> = flag::new("dead-letter", "", "<topic>/<channel>,max-attempts=<n>,topic=<dead-letter topic> (may be given multiple times)");
+        dedup: Vec<String> = flag::new("dedup", "", "<topic pattern>=<publisher, body or json:/pointer>[,window=..][,memory=..]: store no copies");
+        new_topic_grace: Duration = flag::new("new-topic-grace", "2m0s", "time in which a new topic keeps its messages for channels that nsqlookupd could not tell; 0: none");
         new_topic_grace_bytes: u64 = flag::new("new-topic-grace-bytes", "1073741824", "bytes of messages that a new topic keeps for --new-topic-grace; the oldest go first");
-        unclaimed_messages: Vec<String> = flag::new("unclaimed-messages", "", "<topic pattern>=<policy> of messages of topics without any channel (may be given multiple times; the first pattern that matches counts): keep, drop, bytes:<n>, age:<duration>, or bytes:<n>+age:<duration>");
-        drain_on_sigterm: bool = flag::new("drain-on-sigterm", "false", "make SIGTERM drain this node: refuse publishes, serve consumers until no message is left, then end; a second SIGTERM ends it at once");
+        unclaimed_messages: Vec<String> = flag::new("unclaimed-messages", "", "<topic pattern>=<keep, drop, bytes:<n>, age:<duration>>: messages that no channel owns");
+        drain_on_sigterm: bool = flag::new("drain-on-sigterm", "false", "make SIGTERM drain this node: refuse publishes, serve consumers until no message is left, end");
         drain_timeout: Option<Duration> = flag::new("drain-timeout", "0s", "time after which a drain ends nsqd although messages are left, which stay on disk; 0 for no limit");
-        peek: bool = flag::new("peek", "true", "serve /topic/peek and /channel/peek, which show messages over HTTP without consuming them; never served with --auth-http-address");
+        peek: bool = flag::new("peek", "true", "serve /topic/peek and /channel/peek, which show messages without consuming them");
         old_http_endpoints: bool = flag::new("old-http-endpoints", "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ...");
     }
 }

@@ -210,7 +210,7 @@ fn flags(config: &mut Config) -> Finding {
     }
     Finding::warning(
         doubts.join("; "),
-        "correct or remove them; docs/reference/configuration.md lists the flags and keys",
+        "correct or remove them; docs/reference/flags-nsqd.md lists the flags and keys",
     )
 }
 

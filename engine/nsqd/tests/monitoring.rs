@@ -5,7 +5,7 @@
 //! telegraf's input itself runs here. The other programs are rebuilt from their sources: the test
 //! sends their requests with their headers over one connection, and decodes the answers into their
 //! types. A field that a program reads must be there, although Go takes a missing field for zero.
-//! docs/reference/compatibility.md lists the programs and their versions.
+//! docs/reference/differences.md lists the programs and their versions.
 
 mod datadog;
 mod exporters;

@@ -301,8 +301,7 @@ pub const LOG_FORMAT: FlagOf<Format> = new(
 pub const ALLOWED_HOST: FlagOf<Vec<String>> = new(
     "allowed-host",
     "",
-    "name under which HTTP clients may reach this process, beside IP addresses, localhost, the machine's name and \
-     broadcast-address; other names get 421 (may be given multiple times); none for any name",
+    "name in Host that is answered; any name if none is given (may be given multiple times)",
 );
 
 /// A flag without effect that NSQ's daemons still accept.

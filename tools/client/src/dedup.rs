@@ -7,7 +7,7 @@
 //!                        └─► done         FIN, without the application
 //! ```
 //!
-//! The filters are those of the crate `ringq-dedup`, which this module exports. `docs/operate/deduplication.md` says
+//! The filters are those of the crate `ringq-dedup`, which this module exports. `docs/explain/deduplication.md` says
 //! which filter to choose, and what none of them can promise.
 
 mod claim;

@@ -90,7 +90,7 @@ mod guide {}
 
 /// The page about messages that come again.
 #[cfg(all(doctest, feature = "dedup"))]
-#[doc = include_str!("../../../docs/operate/deduplication.md")]
+#[doc = include_str!("../../../docs/explain/deduplication.md")]
 mod deduplication {}
 
 #[cfg(doctest)]

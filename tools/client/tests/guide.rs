@@ -81,7 +81,7 @@ fn each_program_of_the_pages_is_run_here() {
 fn no_program_ends_with_a_connection() {
     for page in [
         "../../docs/reference/client.md",
-        "../../docs/operate/deduplication.md",
+        "../../docs/explain/deduplication.md",
         "README.md",
         "src/lib.rs",
     ] {

@@ -1,4 +1,4 @@
-//! Draws the plots of docs/operate/deduplication.md: `cargo run --release -p ringq-dedup --example plots --
+//! Draws the plots of docs/explain/filters.md: `cargo run --release -p ringq-dedup --example plots --
 //! docs/explain/filters`.
 //!
 //! Lines are formulas. Points are measured with the filters themselves.

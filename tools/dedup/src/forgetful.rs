@@ -19,7 +19,7 @@ pub struct ForgetfulOptions {
     /// filters, the window is more even.
     pub filters: usize,
     /// The time for which a key is remembered, at the least, up to the rate below. It must be longer than attempts ×
-    /// (message timeout + requeue delay), and than the longest deferral: see `docs/operate/deduplication.md`.
+    /// (message timeout + requeue delay), and than the longest deferral: see `docs/explain/deduplication.md`.
     pub window: Duration,
     /// The rate of keys for which the filter is made, in keys per second.
     pub rate: f64,

@@ -2,7 +2,7 @@
 //! each phase, and for any number of constituents. Time is virtual, and the keys follow from a seed, so each run is the
 //! same.
 //!
-//! `cargo test -p ringq-dedup --test dedup load:: -- --nocapture` prints the table of docs/operate/deduplication.md.
+//! `cargo test -p ringq-dedup --test dedup load:: -- --nocapture` prints the figures of docs/explain/filters.md.
 
 use std::time::Duration;
 

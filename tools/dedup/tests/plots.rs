@@ -1,4 +1,4 @@
-//! The plots of docs/operate/deduplication.md are those that `examples/plots.rs` draws. `cargo test` builds the
+//! The plots of docs/explain/filters.md are those that `examples/plots.rs` draws. `cargo test` builds the
 //! example, unless it is told to build certain tests only: then `cargo build -p ringq-dedup --examples` builds it.
 
 use std::fs;

@@ -2,7 +2,7 @@
 //! seed.
 //!
 //! `cargo test -p ringq-dedup --test dedup varying_delays:: -- --nocapture` prints the table of
-//! docs/operate/deduplication.md.
+//! docs/explain/filters.md.
 
 use std::time::Duration;
 

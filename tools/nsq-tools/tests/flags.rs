@@ -63,7 +63,7 @@ fn every_flag_refuses_values_of_the_wrong_type() {
                 count += 1;
                 let is_original_flag = program.flags.iter().any(|known| known.name == flag.name);
                 let has_original = WITH_ORIGINAL.iter().any(|known| known.name == program.name);
-                // The original nsq_to_file takes every option of the client: docs/reference/compatibility.md.
+                // The original nsq_to_file takes every option of the client: docs/reference/differences-tools.md.
                 let is_ignored = program.name == "nsq_to_file" && flag.name == "consumer-opt";
                 if let Some(directory) = &original
                     && is_original_flag

@@ -10,7 +10,7 @@ use std::path::Path;
 
 use case::Case;
 
-const COMPATIBILITY: &str = include_str!("../../../docs/reference/compatibility.md");
+const DIFFERENCES: &str = include_str!("../../../docs/reference/differences-tools.md");
 
 /// The least number of cases of a tool. An emptied file of cases must not pass.
 const CASES_MIN: usize = 15;
@@ -36,9 +36,9 @@ fn fault(program: &Path, case: &Case) -> Option<String> {
         ));
     }
     if let Some(difference) = &case.difference {
-        if difference.why.is_empty() || !COMPATIBILITY.contains(&difference.doc) {
+        if difference.why.is_empty() || !DIFFERENCES.contains(&difference.doc) {
             return Some(format!(
-                "{name}: docs/reference/compatibility.md lacks {:?}",
+                "{name}: docs/reference/differences-tools.md lacks {:?}",
                 difference.doc
             ));
         }

@@ -35,7 +35,7 @@ program::flags! {
         client: ClientFlags;
         allow_config_from_cidr: String = flag::new("allow-config-from-cidr", "127.0.0.1/8", "A CIDR from which to allow HTTP requests to the /config endpoint");
         acl_http_header: String = flag::new("acl-http-header", "X-Forwarded-User", "HTTP header to check for authenticated admin users");
-        admin_users: Vec<String> = flag::new("admin-user", "", "admin user (may be given multiple times; if specified, only these users will be able to perform privileged actions; acl-http-header is used to determine the authenticated user)")
+        admin_users: Vec<String> = flag::new("admin-user", "", "user who may act, by --acl-http-header; without any, everybody may (may be given multiple times)")
             .with_key("admin_users");
         lookupd_http_addresses: Vec<String> = flag::new("lookupd-http-address", "", "lookupd HTTP address (may be given multiple times)")
             .with_key("nsqlookupd_http_addresses");
@@ -44,18 +44,18 @@ program::flags! {
     }
     own {
         = flag::LOG_FORMAT;
-        trusted_proxy_cidrs: Vec<String> = flag::new("trusted-proxy-cidr", "127.0.0.0/8,::1/128", "CIDR of the proxies whose acl-http-header counts (may be given multiple times; replaces the default); 0.0.0.0/0,::/0 for everywhere");
-        allowed_origins: Vec<String> = flag::new("allowed-origin", "", "origin of pages that may act, such as https://nsq.example.com, for proxies that change the Host header (may be given multiple times)");
-        allowed_hosts: Vec<String> = flag::new("allowed-host", "", "name under which browsers on this machine reach nsqadmin, beside localhost and the machine's name; a page of any other name may be that of a stranger, and gets 421 (may be given multiple times)");
-        body_readers: BodyReaders = flag::new("peek-bodies", "admins", "users who may read the bodies of messages: admins (those of --admin-user, and without it nobody), everybody or nobody");
-        audit_log_file: String = flag::new("audit-log-file", "", "file that gets a line of JSON for every act of an admin, and for refused ones (100 at once, then one every 10s)");
-        nsqd_url_map: Vec<String> = flag::new("nsqd-url-map", "", "<broadcast address>:<http port>=<URL>: where to reach an nsqd whose broadcast address cannot be reached from here (may be given multiple times)");
+        trusted_proxy_cidrs: Vec<String> = flag::new("trusted-proxy-cidr", "127.0.0.0/8,::1/128", "CIDR of the proxies whose --acl-http-header counts (may be given multiple times)");
+        allowed_origins: Vec<String> = flag::new("allowed-origin", "", "origin of pages that may act, if a proxy changes the Host header (may be given multiple times)");
+        allowed_hosts: Vec<String> = flag::new("allowed-host", "", "name under which browsers on this machine reach nsqadmin (may be given multiple times)");
+        body_readers: BodyReaders = flag::new("peek-bodies", "admins", "users who may read the bodies of messages: admins (of --admin-user), everybody or nobody");
+        audit_log_file: String = flag::new("audit-log-file", "", "file that gets a line of JSON for every act of an admin, and for refused ones");
+        nsqd_url_map: Vec<String> = flag::new("nsqd-url-map", "", "<broadcast address>:<http port>=<URL>: where to reach this nsqd (may be given multiple times)");
         nodes_max: usize = flag::new("max-nodes", "1000", "most nsqds that are asked; further ones are left out with a warning").within(1, 100_000);
         answer_bytes_max: usize = flag::new("max-answer-size", "67108864", "most bytes of an answer of an nsqd or nsqlookupd")
             .at_least(1024).checked_by(checks::whole_bytes);
         live: LiveFlags;
         tls: ListenerTls;
-        read_timeout: Option<Duration> = flag::new("http-read-timeout", "1m0s", "time that an HTTP client may take for a TLS handshake, for the head of a request (also for the wait between two requests), and for a body; 0 for no limit")
+        read_timeout: Option<Duration> = flag::new("http-read-timeout", "1m0s", "time that a client may take for a TLS handshake, a head (and the wait for it), a body; 0: no limit")
             .at_least(0);
         write_timeout: Option<Duration> = flag::new("http-write-timeout", "1m0s", "time that an HTTP client may take without reading any of its answer; 0 for no limit")
             .at_least(0);
@@ -68,8 +68,8 @@ program::flags! {
     pub struct GraphiteFlags {
         url: String = flag::new("graphite-url", "", "graphite HTTP address; enables graphs");
         is_proxied: bool = flag::new("proxy-graphite", "false", "proxy HTTP requests to graphite");
-        counter_format: String = flag::new("statsd-counter-format", "stats.counters.%s.count", "The counter stats key formatting applied by the implementation of statsd. If no formatting is desired, set this to an empty string.");
-        gauge_format: String = flag::new("statsd-gauge-format", "stats.gauges.%s", "The gauge stats key formatting applied by the implementation of statsd. If no formatting is desired, set this to an empty string.");
+        counter_format: String = flag::new("statsd-counter-format", "stats.counters.%s.count", "key format of counters in statsd (%s for the key); empty for none");
+        gauge_format: String = flag::new("statsd-gauge-format", "stats.gauges.%s", "key format of gauges in statsd (%s for the key); empty for none");
         prefix: String = flag::new("statsd-prefix", "nsq.%s", "prefix used for keys sent to statsd (%s for host replacement, must match nsqd)");
         interval: Duration = flag::new("statsd-interval", "1m0s", "time interval nsqd is configured to push to statsd (must match nsqd)");
     }
@@ -92,11 +92,11 @@ program::flags! {
     /// The flags about live figures.
     #[derive(Clone, Debug, Default)]
     pub struct LiveFlags {
-        interval: Duration = flag::new("live-interval", "1s", "time between two questions to all nsqds for live figures; longer if an answer takes more than a fifth of that time; 0 for no live figures")
+        interval: Duration = flag::new("live-interval", "1s", "time between two questions to all nsqds for live figures; 0 for no live figures")
             .at_least(0);
-        history_bytes_max: usize = flag::new("history-max-bytes", "268435456", "most bytes of memory for the past of all topics, channels and nodes; if they do not fit, the past of all becomes shorter")
+        history_bytes_max: usize = flag::new("history-max-bytes", "268435456", "most bytes of memory for the past of all topics, channels and nodes")
             .at_least(0).checked_by(checks::whole_bytes);
-        file: String = flag::new("history-file", "", "file in which the past is saved every minute and at the end; it belongs to one nsqadmin; empty for none");
+        file: String = flag::new("history-file", "", "file in which the past is saved every minute and at the end; empty for none");
     }
 }
 

@@ -15,7 +15,7 @@
 //!
 //! The figures, the list of nodes, the rules about users and pages, and the texts for graphite are
 //! functions without sockets and clocks. The contract is nsqadmin 1.3.0, except for the defects that
-//! docs/reference/compatibility.md lists.
+//! docs/reference/differences-nsqadmin.md lists.
 
 #![forbid(unsafe_code)]
 

@@ -152,7 +152,7 @@ impl differential::Client for NoClient {
     }
 }
 
-/// Headers that the original does not have. docs/reference/compatibility.md lists them, and the other tests
+/// Headers that the original does not have. docs/reference/differences-nsqadmin.md lists them, and the other tests
 /// check them.
 const ADDED_HEADERS: [&str; 5] = [
     "cache-control",

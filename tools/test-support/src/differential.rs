@@ -1,5 +1,5 @@
 //! Differential tests: the same bytes go to an original and to ours. Each difference is either a bug
-//! or listed in docs/reference/compatibility.md.
+//! or listed in docs/reference/differences.md.
 //!
 //! Cases are text files (`*.case`) with the sent bytes and the recorded answers of the original. The
 //! answers of ours are compared with the recording. If the original is available, the variable
@@ -220,7 +220,7 @@ fn play_group<C: Client>(
     played.into_inner()
 }
 
-/// Removes the key of `/info` that the originals do not have. docs/reference/compatibility.md lists it.
+/// Removes the key of `/info` that the originals do not have. docs/reference/differences.md lists it.
 #[must_use]
 pub fn without_ringq_version(text: &str) -> String {
     let added = format!(",\"ringq_version\":\"{}\"", env!("CARGO_PKG_VERSION"));

@@ -675,13 +675,12 @@ fn fields_and_keys_are_named_as_nsqd_names_them() {
     }
 }
 
-/// docs/reference/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
-/// test with UPDATE_DOCS=1.
+/// docs/reference/flags-nsqd.md has the tables of all flags. To write them anew, run this test with UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/configuration.md"
+        "/../../docs/reference/flags-nsqd.md"
     );
     let page = std::fs::read_to_string(path).expect("the page exists");
     let updated = page_with_table(&page, "nsqd's flags", NSQD.flags);
@@ -695,12 +694,12 @@ fn the_documentation_has_every_flag() {
     );
 }
 
-/// docs/reference/compatibility.md says which flags nsqd lacks, and which keys of `/config`.
+/// docs/reference/differences.md says which flags nsqd lacks, and which keys of `/config`.
 #[test]
 fn the_page_of_differences_names_every_own_flag_and_its_key() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/compatibility.md"
+        "/../../docs/reference/differences.md"
     );
     let page = std::fs::read_to_string(path).expect("the page exists");
     let (of_nsqd, _) = page
@@ -712,4 +711,13 @@ fn the_page_of_differences_names_every_own_flag_and_its_key() {
     let names = names.chain(keys.map(|key| format!("/config/{key}`")));
     let missing: Vec<String> = names.filter(|name| !of_nsqd.contains(name)).collect();
     assert_eq!(missing, [""; 0]);
+}
+
+/// A flag's help is one line. What is longer is told in a page.
+#[test]
+fn the_help_of_each_flag_is_one_line() {
+    for flag in NSQD.flags.iter().chain(NSQD.own_flags) {
+        let characters = flag.help.chars().count();
+        assert!(characters <= 100, "{}: {characters} characters", flag.name);
+    }
 }

@@ -72,7 +72,7 @@ fn hide_ports_of_clients(text: &str) -> String {
     hidden
 }
 
-/// Removes the keys of `/stats` and `/info` that nsqd does not have. docs/reference/compatibility.md lists them.
+/// Removes the keys of `/stats` and `/info` that nsqd does not have. docs/reference/differences.md lists them.
 fn without_added_keys(text: &str) -> String {
     let mut text = without_ringq_version(text);
     for marker in [

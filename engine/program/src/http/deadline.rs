@@ -22,8 +22,8 @@ crate::flags! {
     /// The limits on the time that an HTTP client may take; `None` is no limit. NSQ's programs have no such flags.
     #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
     pub struct HttpTimeouts {
-        read: Option<Duration> = flag::new("http-read-timeout", "1m0s", "time that an HTTP client may take for a TLS handshake, for the head of a request, and for every 4 KiB of a body; 0 for no limit");
-        write: Option<Duration> = flag::new("http-write-timeout", "1m0s", "time in which 4 KiB of an answer must leave, for which a client may have to read 128 KiB; 0 for no limit");
+        read: Option<Duration> = flag::new("http-read-timeout", "1m0s", "time for a TLS handshake, for the head of a request, and for each 4 KiB of a body; 0: no limit");
+        write: Option<Duration> = flag::new("http-write-timeout", "1m0s", "time in which 4 KiB of an answer must leave; 0 for no limit");
         idle: Option<Duration> = flag::new("http-idle-timeout", "15m0s", "time that an HTTP connection may be open without a request; 0 for no limit");
     }
 }

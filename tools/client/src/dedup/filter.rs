@@ -16,7 +16,7 @@ use super::error::SetupError;
 use super::key::FilterKey;
 use super::state::{Sizes, StateFile};
 
-/// A filter, or a store, that knows which messages were handled. `docs/operate/deduplication.md` says which to choose.
+/// A filter, or a store, that knows which messages were handled. `docs/explain/deduplication.md` says which to choose.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum AnyFilter {

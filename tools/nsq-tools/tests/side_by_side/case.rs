@@ -61,7 +61,7 @@ pub enum Until {
 #[serde(deny_unknown_fields)]
 pub struct Difference {
     pub why: String,
-    /// Words of the line in docs/reference/compatibility.md.
+    /// Words of the line in docs/reference/differences-tools.md.
     pub doc: String,
     /// The parts of our outcome that differ. `null` stands for a part that ours has not.
     pub ours: serde_json::Map<String, Value>,

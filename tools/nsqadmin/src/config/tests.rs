@@ -229,13 +229,12 @@ fn a_size_with_a_unit_is_refused_with_an_example() {
     }
 }
 
-/// docs/reference/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
-/// test with UPDATE_DOCS=1.
+/// docs/reference/flags-nsqadmin.md has the tables of all flags. To write them anew, run this test with UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/configuration.md"
+        "/../../docs/reference/flags-nsqadmin.md"
     );
     let page = std::fs::read_to_string(path).expect("the page exists");
     let updated = program::page_with_table(&page, "nsqadmin's flags", NSQADMIN.flags);
@@ -247,4 +246,13 @@ fn the_documentation_has_every_flag() {
         page == updated,
         "out of date: run with UPDATE_DOCS=1 and look at the difference"
     );
+}
+
+/// A flag's help is one line. What is longer is told in a page.
+#[test]
+fn the_help_of_each_flag_is_one_line() {
+    for flag in NSQADMIN.flags.iter().chain(NSQADMIN.own_flags) {
+        let characters = flag.help.chars().count();
+        assert!(characters <= 100, "{}: {characters} characters", flag.name);
+    }
 }

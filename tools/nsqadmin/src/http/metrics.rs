@@ -1,5 +1,5 @@
 //! `/metrics`: requests, servers that are asked, collections, the history, acts and the process, for Prometheus.
-//! docs/operate/monitoring.md lists the metrics, and a test compares the two.
+//! docs/reference/metrics.md lists the metrics, and a test compares the two.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -205,13 +205,13 @@ fn labels<const N: usize>(values: [&str; N]) -> Vec<String> {
 mod tests {
     use super::*;
 
-    /// docs/operate/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test
+    /// docs/reference/metrics.md holds a table of all metrics, and it is this one. To write it anew, run this test
     /// with UPDATE_DOCS=1.
     #[test]
     fn the_documentation_has_every_metric() {
         let path = concat!(
             env!("CARGO_MANIFEST_DIR"),
-            "/../../docs/operate/monitoring.md"
+            "/../../docs/reference/metrics.md"
         );
         let page = std::fs::read_to_string(path).expect("the page exists");
         let rows = std::iter::once(&BUILD).chain(ROWS);

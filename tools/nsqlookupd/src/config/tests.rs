@@ -85,13 +85,12 @@ fn mistakes_have_the_originals_texts_and_codes() {
     );
 }
 
-/// docs/reference/configuration.md holds a table of all flags, and it is this one. To write it anew, run this
-/// test with UPDATE_DOCS=1.
+/// docs/reference/flags-nsqlookupd.md has the tables of all flags. To write them anew, run this test with UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/configuration.md"
+        "/../../docs/reference/flags-nsqlookupd.md"
     );
     let page = std::fs::read_to_string(path).expect("the page exists");
     let updated = program::page_with_table(&page, "nsqlookupd's flags", NSQLOOKUPD.flags);
@@ -104,4 +103,13 @@ fn the_documentation_has_every_flag() {
         page == updated,
         "out of date: run with UPDATE_DOCS=1 and look at the difference"
     );
+}
+
+/// A flag's help is one line. What is longer is told in a page.
+#[test]
+fn the_help_of_each_flag_is_one_line() {
+    for flag in NSQLOOKUPD.flags.iter().chain(NSQLOOKUPD.own_flags) {
+        let characters = flag.help.chars().count();
+        assert!(characters <= 100, "{}: {characters} characters", flag.name);
+    }
 }

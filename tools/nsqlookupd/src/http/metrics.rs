@@ -1,4 +1,4 @@
-//! `/metrics`: the registrations and the process, for Prometheus. docs/operate/monitoring.md lists the metrics, and a
+//! `/metrics`: the registrations and the process, for Prometheus. docs/reference/metrics.md lists the metrics, and a
 //! test compares the two.
 
 use std::sync::Arc;

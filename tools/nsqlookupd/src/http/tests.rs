@@ -82,13 +82,13 @@ fn arguments_are_checked_in_the_originals_order() {
     check(Change::DeleteChannel, "topic=t&channel=c", "");
 }
 
-/// docs/operate/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test with
+/// docs/reference/metrics.md holds a table of all metrics, and it is this one. To write it anew, run this test with
 /// UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_metric() {
     let path = concat!(
         env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/operate/monitoring.md"
+        "/../../docs/reference/metrics.md"
     );
     let page = std::fs::read_to_string(path).expect("the page exists");
     let table = program::metrics::table(&metrics::all());

@@ -3,7 +3,7 @@
 //! ```text
 //! difference the_case
 //! why the reason, for a user
-//! doc words from docs/reference/compatibility.md
+//! doc words from docs/reference/differences.md or differences-nsqadmin.md
 //! at ask a "PUB t\n"
 //!   < our answer to that step
 //! ```
@@ -12,11 +12,17 @@ use std::path::Path;
 
 use super::case::Case;
 
-/// The page on which users read about differences.
-const COMPATIBILITY: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/reference/compatibility.md"
-);
+/// The pages on which users read about differences.
+const PAGES: [&str; 2] = [
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/differences.md"
+    ),
+    concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../docs/reference/differences-nsqadmin.md"
+    ),
+];
 
 const ANSWER: &str = "  < ";
 
@@ -47,11 +53,12 @@ impl Known {
             let exists = cases.iter().any(|case| known.is_of(case));
             assert!(exists, "{place}: there is no case {}", known.case);
         }
-        let documented = std::fs::read_to_string(COMPATIBILITY).expect("the document is there");
+        let page = |path| std::fs::read_to_string(path).expect("the page is there");
+        let documented = PAGES.map(page).concat();
         for Difference { place, doc, .. } in &self.accepted {
             assert!(
                 !doc.is_empty() && documented.contains(doc),
-                "{place}: docs/reference/compatibility.md does not say {doc:?}"
+                "{place}: no page of differences says {doc:?}"
             );
         }
     }

@@ -1,4 +1,4 @@
-//! The metrics. docs/operate/monitoring.md lists them, and a test compares the two.
+//! The metrics. docs/reference/metrics.md lists them, and a test compares the two.
 
 use super::Figures;
 use engine_rules::LATENCY_BOUNDS_NS;

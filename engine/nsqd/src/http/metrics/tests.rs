@@ -13,11 +13,11 @@ fn page(name: &str) -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).join(name)
 }
 
-/// docs/operate/monitoring.md holds a table of all metrics, and it is this one. To write it anew, run this test with
+/// docs/reference/metrics.md holds a table of all metrics, and it is this one. To write it anew, run this test with
 /// UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_metric() {
-    let path = page("operate/monitoring.md");
+    let path = page("reference/metrics.md");
     let text = std::fs::read_to_string(&path).expect("the page exists");
     let table = program::metrics::table(&families::all());
     let updated = program::metrics::page_with_table(&text, "nsqd's metrics", &table);
@@ -83,7 +83,7 @@ fn served() -> Served {
         let names = samples_of(&family).into_iter();
         metrics.extend(names.map(|name| (name, labels.clone())));
     }
-    let text = std::fs::read_to_string(page("operate/monitoring.md")).expect("the page exists");
+    let text = std::fs::read_to_string(page("reference/metrics.md")).expect("the page exists");
     for program in ["nsqlookupd", "nsqadmin"] {
         let (_, table) = text
             .split_once(&format!("<!-- {program}'s metrics -->"))
@@ -110,7 +110,8 @@ fn labels_in(summary: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn the_alerts_use_metrics_that_are_served() {
-    let text = std::fs::read_to_string(page("monitoring/alerts.yml")).expect("the file exists");
+    let text =
+        std::fs::read_to_string(page("operate/monitoring/alerts.yml")).expect("the file exists");
     let rules: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
     let explained =
         std::fs::read_to_string(page("operate/monitoring.md")).expect("the page exists");
@@ -119,7 +120,12 @@ fn the_alerts_use_metrics_that_are_served() {
     for group in rules["groups"].as_array().expect("groups") {
         for rule in group["rules"].as_array().expect("rules") {
             let name = rule["alert"].as_str().expect("a name");
-            assert!(explained.contains(&format!("`{name}`")), "{name}");
+            let row = explained
+                .lines()
+                .find(|line| line.contains(&format!("`{name}`")));
+            let cells: Vec<&str> = row.unwrap_or_default().split(" | ").collect();
+            let is_told = cells.len() == 3 && cells.iter().all(|cell| cell.len() > 4);
+            assert!(is_told, "{name}: the page needs its meaning and what to do");
             let summary = rule["annotations"]["summary"].as_str().expect("a text");
             let severity = rule["labels"]["severity"].as_str();
             assert!(matches!(severity, Some("critical" | "warning")), "{name}");
@@ -132,7 +138,8 @@ fn the_alerts_use_metrics_that_are_served() {
         }
     }
     assert!(count > 15, "{count}");
-    let text = std::fs::read_to_string(page("monitoring/prometheus.yml")).expect("the file exists");
+    let text = std::fs::read_to_string(page("operate/monitoring/prometheus.yml"))
+        .expect("the file exists");
     let config: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
     let jobs = config["scrape_configs"].as_array().expect("jobs");
     let jobs: Vec<_> = jobs.iter().map(|job| job["job_name"].as_str()).collect();
@@ -141,7 +148,8 @@ fn the_alerts_use_metrics_that_are_served() {
 
 #[test]
 fn the_dashboard_uses_metrics_that_are_served() {
-    let text = std::fs::read_to_string(page("monitoring/grafana.json")).expect("the file exists");
+    let text =
+        std::fs::read_to_string(page("operate/monitoring/grafana.json")).expect("the file exists");
     let board: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let served = served();
     let mut count = 0;

@@ -274,7 +274,7 @@ c consumes t ch 9
 
 /// A start that finds a message damaged does not know its number, and the next attempt is stored. Once a save has the
 /// number, the next attempt gets OK and is not stored: the message is lost, as "What it cannot do" of
-/// docs/operate/deduplication.md says.
+/// docs/explain/deduplication.md says.
 #[test]
 fn the_number_of_a_message_that_a_start_finds_damaged_stays_if_it_was_saved() {
     for (before, duplicates, depth) in [("", 0, 1), ("+12s\n", 1, 0)] {

@@ -183,7 +183,7 @@ fn the_start_tells_the_most_memory_that_the_filter_ever_takes() {
         text.ends_with(&format!(", {most} bytes of memory")),
         "{text}"
     );
-    // The defaults: 577 GB and 283 MB in docs/operate/deduplication.md.
+    // The defaults: 577 GB and 283 MB in docs/explain/deduplication.md.
     let (text, now, most) = described("json:/n,filter=roaring");
     assert_eq!((now, most), (0, 576_577_025_024));
     let usual = RoaringPair::new(1_000_000, 1000).expect("valid sizes");
