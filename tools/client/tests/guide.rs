@@ -1,5 +1,6 @@
-//! Runs the programs of docs/reference/client.md, client-porting.md and README.md with real daemons. A doc test has no daemons, so those
-//! that need some are only compiled there. `guide/` has what the pages show, with a function in place of each address.
+//! Runs the programs of docs/reference/client.md, client-porting.md and README.md with real daemons. A doc test has no
+//! daemons, so those that need some are only compiled there. `guide/` has what the pages show, with a function in place of
+//! each address.
 
 use std::collections::BTreeSet;
 use std::error::Error;
