@@ -136,3 +136,24 @@ fn run(args: &RunArgs) -> Result<u8, String> {
     args.play.save(name, finished.started_unix_ms, outcome)?;
     Ok(code)
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory as _;
+
+    use super::Cli;
+
+    /// The most characters of a flag's help. docs/reference/nsq-bench.md has what is longer.
+    const HELP_MAX: usize = 100;
+
+    #[test]
+    fn the_help_of_a_flag_is_one_short_line() {
+        for command in Cli::command().get_subcommands() {
+            for flag in command.get_arguments() {
+                let help = flag.get_help().expect("each flag has a help").to_string();
+                let is_short = help.chars().count() <= HELP_MAX && !help.contains('\n');
+                assert!(is_short, "{} {}: {help}", command.get_name(), flag.get_id());
+            }
+        }
+    }
+}

@@ -11,7 +11,7 @@
 //!
 //! The crate owns loads, histograms and the ledger of messages. It knows a daemon only from outside, by its sockets, and
 //! by `/proc` if the daemon is on the same machine. Start with `scenario.rs`, then `run.rs`. A new option is a field in
-//! `scenario/fields.rs`, its use in `generator` or `run`, and its row in docs/operate/benchmarking.md.
+//! `scenario/fields.rs`, its use in `generator` or `run`, and its row in docs/reference/nsq-bench.md.
 #![forbid(unsafe_code)]
 
 /// Appends formatted text to a `String`; writing to one cannot fail.

@@ -81,8 +81,7 @@ pub struct Options {
     /// Leave made-up topics in the daemon
     #[arg(long, help_heading = "Topics and connections")]
     pub keep_topics: bool,
-    /// Use the topic of --topic even if it has messages already. Messages that the run did not publish are given
-    /// back, with a delay of 1m
+    /// Use the topic of --topic even if it has messages already, which are given back
     #[arg(long, help_heading = "Topics and connections")]
     pub allow_messages: bool,
     /// The flag that ends the run early.

@@ -3,14 +3,15 @@
 
 use nsq_bench::scenario::{Patch, Scenario};
 
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../docs/reference/nsq-bench.md"
+);
+
 #[test]
 fn every_scenario_file_is_valid_and_documented() {
     let root = concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios");
-    let docs = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../docs/operate/benchmarking.md"
-    );
-    let docs = std::fs::read_to_string(docs).unwrap();
+    let docs = std::fs::read_to_string(PAGE).unwrap();
     let mut count = 0;
     for entry in std::fs::read_dir(root).unwrap() {
         let path = entry.unwrap().path();
@@ -27,7 +28,7 @@ fn every_scenario_file_is_valid_and_documented() {
         let documented = docs.contains(&format!("`{}`", scenario.name));
         assert!(
             documented,
-            "docs/operate/benchmarking.md does not name {}",
+            "docs/reference/nsq-bench.md does not name {}",
             scenario.name
         );
         count += 1;
@@ -37,11 +38,7 @@ fn every_scenario_file_is_valid_and_documented() {
 
 #[test]
 fn every_flag_is_documented() {
-    let docs = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../docs/operate/benchmarking.md"
-    );
-    let docs = std::fs::read_to_string(docs).unwrap();
+    let docs = std::fs::read_to_string(PAGE).unwrap();
     for command in ["run", "sweep", "find-max", "compare", "sink"] {
         let help = std::process::Command::new(env!("CARGO_BIN_EXE_nsq-bench"))
             .args([command, "--help"])

@@ -70,8 +70,7 @@ pub(super) struct CompareArgs {
     /// Where data directories are made [the system's directory for temporary files]
     #[arg(long, value_name = "DIR")]
     data_base: Option<PathBuf>,
-    /// A bound on a median ratio B/A, such as delivered_per_s>=0.95 or cpu_us_per_message<=0.5;
-    /// may be given several times. When one is missed the exit code is 1
+    /// A bound on a median ratio B/A, such as cpu_us_per_message<=0.5 (may be given several times)
     #[arg(long, value_name = "BOUND")]
     require: Vec<Threshold>,
     #[command(flatten)]

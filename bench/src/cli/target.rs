@@ -30,8 +30,7 @@ struct TargetArgs {
         hide_default_value = true
     )]
     tcp_address: String,
-    /// The daemon's HTTP address, or `none`; for /stats, /pub, making and deleting topics
-    /// [port 4151 of the same host, if the TCP port is 4150]
+    /// The daemon's HTTP address, or `none` [port 4151 of the same host, if the TCP port is 4150]
     #[arg(long, value_name = "HOST:PORT")]
     http_address: Option<String>,
     /// The daemon's process, for its CPU and memory [who listens at the TCP address, if local]

@@ -109,7 +109,7 @@ scenario! {
         batch: u32 = 100, "MESSAGES", "Messages in one MPUB [100]";
         defer: Span = Span::from_secs(1), "TIME", "How much later a DPUB is to be delivered [1s]";
         size: Sizes = Sizes::Fixed(200), "BYTES",
-            "Message body size: 200, uniform:100-4000, lognormal:MEDIAN,SIGMA or list:200*9,10000*1 (size*weight) [200]";
+            "Body size: 200, uniform:100-4000, lognormal:MEDIAN,SIGMA or list:200*9,10000*1 [200]";
         rate: Rate = Rate::Max, "MESSAGES/S",
             "Offered load of all producers together: max (closed loop) or messages per second (open loop) [max]";
         arrivals: Arrivals = Arrivals::Even, "HOW", "Distances between the intended send times [even]";
@@ -119,7 +119,7 @@ scenario! {
         /// Results from before there was a choice have no such field.
         #[serde(default)]
         client: Client = Client::EventLoop, "KIND",
-            "Producers: event-loop, or blocking: a thread each and one command under way, without --window, --arrivals and --threads [event-loop]";
+            "Producers: event-loop, or blocking (a thread each, one command under way) [event-loop]";
         /// A connection for HTTP has one request under way.
         window: u32 = 1000, "MESSAGES",
             "With --rate max: messages of a connection that may await their OK [1000]";

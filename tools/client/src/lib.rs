@@ -88,6 +88,11 @@
 #[doc = include_str!("../../../docs/reference/client.md")]
 mod guide {}
 
+/// The page for users of other libraries.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/reference/client-porting.md")]
+mod porting {}
+
 /// The page about messages that come again.
 #[cfg(all(doctest, feature = "dedup"))]
 #[doc = include_str!("../../../docs/explain/deduplication.md")]

@@ -1,5 +1,6 @@
-//! Runs the programs of docs/reference/client.md and README.md with real daemons. A doc test has no daemons, so those
-//! that need some are only compiled there. `guide/` has what the pages show, with a function in place of each address.
+//! Runs the programs of docs/reference/client.md, client-porting.md and README.md with real daemons. A doc test has no
+//! daemons, so those that need some are only compiled there. `guide/` has what the pages show, with a function in place of
+//! each address.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -20,6 +21,13 @@ const ADDRESSES: [(&str, &str); 5] = [
     ("lookupd_url()", "\"http://127.0.0.1:4161\""),
 ];
 
+/// The pages whose programs are in `guide/`.
+const PAGES: [&str; 3] = [
+    "../../docs/reference/client.md",
+    "../../docs/reference/client-porting.md",
+    "README.md",
+];
+
 fn read(path: impl AsRef<Path>) -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
     fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
@@ -38,10 +46,7 @@ fn blocks(page: &str) -> Vec<String> {
 
 #[test]
 fn each_program_of_the_pages_is_run_here() {
-    let shown: Vec<String> = ["../../docs/reference/client.md", "README.md"]
-        .iter()
-        .flat_map(|page| blocks(&read(page)))
-        .collect();
+    let shown: Vec<String> = PAGES.iter().flat_map(|page| blocks(&read(page))).collect();
     assert!(shown.len() > 8, "{shown:?}");
     let shown: BTreeSet<String> = shown.into_iter().collect();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guide");
@@ -79,12 +84,8 @@ fn each_program_of_the_pages_is_run_here() {
 /// connection was an error of the program.
 #[test]
 fn no_program_ends_with_a_connection() {
-    for page in [
-        "../../docs/reference/client.md",
-        "../../docs/explain/deduplication.md",
-        "README.md",
-        "src/lib.rs",
-    ] {
+    let others = ["../../docs/explain/deduplication.md", "src/lib.rs"];
+    for page in PAGES.into_iter().chain(others) {
         assert!(!read(page).contains(".finish().await?"), "{page}");
     }
 }

@@ -64,7 +64,7 @@ pub const LOOKUPD_HTTP_ADDRESS: FlagOf<Vec<String>> = new(
 pub const CONSUMER_OPT: FlagOf<Vec<String>> = new(
     "consumer-opt",
     "",
-    "option to passthrough to the consumer: name,value (may be given multiple times, names as for go-nsq's Config)",
+    "option of go-nsq for the consumer: name,value (may be given multiple times)",
 )
 .checked_by(check_client_option);
 
@@ -72,7 +72,7 @@ pub const CONSUMER_OPT: FlagOf<Vec<String>> = new(
 pub const PRODUCER_OPT: FlagOf<Vec<String>> = new(
     "producer-opt",
     "",
-    "option to passthrough to the producer: name,value (may be given multiple times, names as for go-nsq's Config)",
+    "option of go-nsq for the producer: name,value (may be given multiple times)",
 )
 .checked_by(check_client_option);
 

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! The crate ringq-client publishes and consumes for the tools. A change of one tool touches its own module, and its rows
-//! in docs/reference/tools.md. Start with a short one, such as `nsq_tail.rs`.
+//! in docs/reference/flags-tools.md. Start with a short one, such as `nsq_tail.rs`.
 
 #![forbid(unsafe_code)]
 

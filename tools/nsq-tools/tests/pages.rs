@@ -1,4 +1,5 @@
-//! The page docs/reference/tools.md shows what the tools say.
+//! The page docs/reference/flags-tools.md has the flags of the tools. docs/reference/tools.md says what is longer than a
+//! line.
 
 use nsq_tools::nsq_forget::NSQ_FORGET;
 use nsq_tools::nsq_pubsub::NSQ_PUBSUB;
@@ -11,7 +12,13 @@ use nsq_tools::nsqtop::NSQTOP;
 use nsq_tools::to_nsq::TO_NSQ;
 use program::{Program, page_with_table};
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/tools.md");
+const PAGE: &str = concat!(
+    env!("CARGO_MANIFEST_DIR"),
+    "/../../docs/reference/flags-tools.md"
+);
+
+/// The most characters of a flag's help.
+const HELP_MAX: usize = 100;
 
 /// The tools of NSQ 1.3.0 that this project has, too.
 pub(crate) const WITH_ORIGINAL: [&Program; 6] = [
@@ -51,4 +58,15 @@ fn the_page_has_every_flag() {
         page == updated,
         "out of date: run with UPDATE_DOCS=1 and look at the difference"
     );
+}
+
+#[test]
+fn the_help_of_a_flag_is_one_short_line() {
+    for program in WITH_ORIGINAL.into_iter().chain(WITHOUT_ORIGINAL) {
+        for flag in program.flags.iter().chain(program.own_flags) {
+            let (name, help) = (flag.name, flag.help);
+            let is_short = help.chars().count() <= HELP_MAX && !help.contains('\n');
+            assert!(is_short, "{} --{name}: {help}", program.name);
+        }
+    }
 }

@@ -29,8 +29,7 @@ use super::given::given;
 pub const DEDUP: FlagOf<String> = flag::new(
     "dedup",
     "",
-    "finish messages that were handled before: body or json:/pointer (what copies have in common), then options such as \
-     filter=inverse,slots=1000000 (docs/operate/deduplication.md). filter=forgetful may drop fresh messages",
+    "finish messages that were handled before: body or json:/pointer, then options of the filter",
 )
 .without_key()
 .checked_by(check);
@@ -39,7 +38,7 @@ pub const DEDUP: FlagOf<String> = flag::new(
 pub const DEDUP_STATE: FlagOf<String> = flag::new(
     "dedup-state",
     "",
-    "path of the file that keeps the filter of --dedup over restarts; written at the end and once per minute",
+    "file that keeps the filter of --dedup over restarts",
 )
 .without_key();
 

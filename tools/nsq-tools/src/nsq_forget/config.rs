@@ -18,14 +18,14 @@ program::flags! {
         = flag::VERSION;
         topic: String = flags::new("topic", "", "NSQ topic");
         channel: String = flags::new("channel", "", "NSQ channel");
-        field: String = flags::new("field", "", "place in the JSON messages whose values are counted: the name of a field, or a JSON pointer such as /user/country");
+        field: String = flags::new("field", "", "field of the JSON messages whose values are counted: a name, or a JSON pointer");
         distribution: String = flags::new("distribution", "", "name of the distribution of these values; by default the topic");
-        distribution_field: String = flags::new("distribution-field", "", "place in the JSON messages whose value is the name of the distribution; by default all messages belong to one");
+        distribution_field: String = flags::new("distribution-field", "", "field of the JSON messages that names the distribution; by default there is one distribution");
         rate: f64 = flags::new("rate", "0.02", "part of each count that is forgotten per second; half is forgotten after 0.693/rate seconds");
         bins_max: usize = flags::new("bins-max", "1000", "most values of one distribution; the rarest make room for new ones");
         distributions_max: usize = flags::new("distributions-max", "1000", "most distributions; those that have not changed for longest make room for new ones");
         http_address: String = flags::new("http-address", "0.0.0.0:8080", "<addr>:<port> to listen on for HTTP clients");
-        state_file: String = flags::new("state-file", "", "path of the file with the counts, which is read at the start; by default the counts end with the program");
+        state_file: String = flags::new("state-file", "", "file that keeps the counts over restarts; by default, no file does");
         save_interval: Duration = flags::new("save-interval", "10s", "time between two writes of the state file");
         = flags::MAX_IN_FLIGHT;
         = flags::NSQD_TCP_ADDRESS;

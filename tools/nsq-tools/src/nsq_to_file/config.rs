@@ -46,8 +46,8 @@ program::flags! {
         output_dir: String = flags::new("output-dir", "/tmp", "directory to write output files to");
         work_dir: String = flags::new("work-dir", "", "directory for in-progress files before moving to output-dir");
         datetime_format: String = flags::new("datetime-format", "%Y-%m-%d_%H", "strftime compatible format for <DATETIME> in filename format");
-        filename_format: String = flags::new("filename-format", "<TOPIC>.<HOST><REV>.<DATETIME>.log", "output filename format (<TOPIC>, <HOST>, <PID>, <DATETIME>, <REV> are replaced. <REV> is increased when file already exists)");
-        host_identifier: String = flags::new("host-identifier", "", "value to output in log filename in place of hostname. <SHORT_HOST> and <HOSTNAME> are valid replacement tokens");
+        filename_format: String = flags::new("filename-format", "<TOPIC>.<HOST><REV>.<DATETIME>.log", "output filename format (<TOPIC>, <HOST>, <PID>, <DATETIME> and <REV> are replaced)");
+        host_identifier: String = flags::new("host-identifier", "", "text for <HOST> instead of the host name (<SHORT_HOST> and <HOSTNAME> are replaced)");
         gzip_level: i64 = flags::new("gzip-level", "6", "gzip compression level (1-9, 1=BestSpeed, 9=BestCompression)");
         gzip: bool = flags::new("gzip", "false", "gzip output files.");
         skip_empty_files: bool = flags::new("skip-empty-files", "false", "skip writing empty files");

@@ -22,7 +22,7 @@ program::flags! {
         topics: Vec<String> = flags::new("topic", "", "nsq topic (may be given multiple times)");
         channel: String = flags::new("channel", "nsq_to_http", "nsq channel");
         posts: Vec<String> = flags::new("post", "", "HTTP address to make a POST request to.  data will be in the body (may be given multiple times)");
-        gets: Vec<String> = flags::new("get", "", "HTTP address to make a GET request to. '%s' will be printf replaced with data (may be given multiple times)");
+        gets: Vec<String> = flags::new("get", "", "HTTP address to make a GET request to; %s stands for the message (may be given multiple times)");
         mode: String = flags::new("mode", "hostpool", "the upstream request mode options: round-robin, hostpool (default), epsilon-greedy, multicast");
         concurrency: usize = flags::new("n", "100", "number of concurrent requests");
         = flags::MAX_IN_FLIGHT;

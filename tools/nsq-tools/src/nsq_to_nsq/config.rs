@@ -29,7 +29,7 @@ program::flags! {
         = flags::PRODUCER_OPT;
     }
     own {
-        key: String = flags::new("key-json-field", "", "for JSON messages: messages with the same value of this field (a name, or a JSON pointer that begins with /) go to the same destination");
+        key: String = flags::new("key-json-field", "", "for JSON messages: those with one value of this field (name or /pointer) go to one destination");
         = flags::DEDUP;
         = flags::DEDUP_STATE;
         = flags::LOG_FORMAT;

@@ -22,7 +22,7 @@ program::flags! {
         channel: String = flags::new("channel", "", "show only channels of this name; without the flag, all channels");
         interval: Duration = flags::new("interval", "2s", "time between samples");
         view: View = flags::new("view", "channels", "what to show first: channels, topics, clients, nodes or shards");
-        sort: String = flags::new("sort", "", "heading of the column to sort by, such as depth; with a minus in front, the smallest or the last comes first");
+        sort: String = flags::new("sort", "", "heading of the column to sort by, such as depth; with a minus in front, the smallest first");
         filter: String = flags::new("filter", "", "show only rows with this text");
         once: bool = flags::new("once", "false", "print one plain table and end; this is also what happens without a terminal");
         timeouts: QueryTimeouts;

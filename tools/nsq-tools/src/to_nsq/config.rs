@@ -17,8 +17,8 @@ program::flags! {
     }
     own {
         = flag::VERSION;
-        lookupds: Vec<String> = flags::new("lookupd-http-address", "", "lookupd HTTP address, which names the nsqds: each record goes to one of them (may be given multiple times)");
-        numbers_messages: bool = flags::new("number-messages", "false", "number the records, so that an nsqd with a rule --dedup=TOPIC=publisher stores a record once if it is sent again after a lost connection");
+        lookupds: Vec<String> = flags::new("lookupd-http-address", "", "lookupd HTTP address: each record goes to one of its nsqds (may be given multiple times)");
+        numbers_messages: bool = flags::new("number-messages", "false", "number the records, and send them again after a lost connection (needs --dedup in nsqd)");
         = flags::LOG_FORMAT;
     }
 }

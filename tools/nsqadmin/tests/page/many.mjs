@@ -1,5 +1,5 @@
 // 10,000 topics with two channels each, on three nodes. Servers that only answer give their figures (tests/large_cluster). Each check
-// prints medians, the slowest one of all needles, columns and updates. The figures of docs/operate/nsqadmin.md are those of a machine that does
+// prints medians, the slowest one of all needles, columns and updates. The figures of docs/reference/nsqadmin.md are those of a machine that does
 // nothing else. There, the checks hold the goals (pace.mjs).
 
 import { equal, until } from "./browser.mjs";

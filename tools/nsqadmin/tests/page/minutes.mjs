@@ -12,15 +12,15 @@ import { Pace, QUIET_FACTOR_MAX } from "./pace.mjs";
 // Most clicks from the first page to a fact.
 const CLICKS_MAX = 2;
 
-// The model of the operator of docs/operate/nsqadmin.md, in seconds: to find the way on a page or in a dialog, a click, a key, and a note that is
+// The model of the operator of docs/reference/nsqadmin.md, in seconds: to find the way on a page or in a dialog, a click, a key, and a note that is
 // typed. Sentences are read at three words a second.
 const OPERATOR = { find: 2, click: 2, key: 1, note: 5, wordsPerSecond: 3 };
 
-// The goals of docs/operate/nsqadmin.md: seconds from the fault until the operator knows the answer, or has acted.
+// The goals of docs/reference/nsqadmin.md: seconds from the fault until the operator knows the answer, or has acted.
 const GOALS = { older: 10, consumers: 20, poison: 30, producer: 20, server: 10, act: 30 };
 
 // Most seconds from the opening of the page until its list has a fault that the server knows already, on a quiet machine. The figures of
-// docs/operate/nsqadmin.md come from the prints.
+// docs/reference/nsqadmin.md come from the prints.
 const OPENED_MAX = 2;
 
 // The bytes that a disk of 64 MB has less every second.

@@ -1,4 +1,4 @@
-// The pace of the machine. Checks of times hold the goals of docs/operate/nsqadmin.md on a quiet machine. Other work makes everything slower, so a
+// The pace of the machine. Checks of times hold the goals of docs/reference/nsqadmin.md on a quiet machine. Other work makes everything slower, so a
 // busy machine gets more time.
 
 import { loadavg } from "node:os";
@@ -10,7 +10,7 @@ const BUSY_LOAD = 1.5;
 export const QUIET_FACTOR_MAX = 2;
 const BUSY_FACTOR = 10;
 
-// The time of `work` on the machine of docs/operate/nsqadmin.md, while that was quiet, in milliseconds. The median of the repetitions counts.
+// The time of `work` on the machine of docs/reference/nsqadmin.md, while that was quiet, in milliseconds. The median of the repetitions counts.
 const [WORK_MS, REPEATS] = [11, 9];
 
 export class Pace {
