@@ -45,7 +45,14 @@ fn program() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
     let mut build = Command::new(env!("CARGO"));
     build
-        .args(["build", "--profile", "dist", "--locked", "-p", "engine-rules"])
+        .args([
+            "build",
+            "--profile",
+            "dist",
+            "--locked",
+            "-p",
+            "engine-rules",
+        ])
         .args(["--example", "message_path", "--target-dir"])
         .arg(&target)
         // An incremental build makes other code: 9 instructions more.
