@@ -223,7 +223,7 @@ fn the_first_five_minutes_work() {
         output.contains("OKhello\nOKkilled\nstill here\n"),
         "{output}"
     );
-    assert!(output.contains("[audit          ] depth: 30"), "{output}");
+    assert!(output.contains("] depth: 30 "), "{output}");
     assert!(machine.path("srv/nsqd-back/nsqd.dat").exists());
 }
 
