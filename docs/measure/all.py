@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
-"""Measures ringq against the original nsqd, and makes the table and the chart of docs/explain/performance.md.
+"""Measures ringq against the original nsqd, and makes the table and the charts of the pages performance.md and README.md.
 
-    docs/measure/all.py --original NSQD [--tools DIR] [--rows mpub,both] [--rounds 5] [--ours target/release]
+    docs/measure/all.py --original NSQD [--tools DIR] [--rows mpub,both] [--rounds 5] [--ours target/dist]
     docs/measure/all.py --table      prints the page's table from the results
-    docs/measure/all.py --write      puts the table into the page and draws the chart
-    docs/measure/all.py --check      fails if the page, the chart or README.md differs from the results
+    docs/measure/all.py --write      puts the table into the page, draws the charts, and describes README's chart there
+    docs/measure/all.py --check      fails if a page or a chart differs from the results
 
 NSQD is the original's program. DIR has the original's bench_writer and bench_reader. The rows `tools-...` need them.
 Both brokers run in turns, round by round. Each measured row replaces the row of results/against-nsqd.json.
@@ -29,9 +29,11 @@ from measuring import number
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "against-nsqd.json"
 CHART = HERE / "results" / "against-nsqd.svg"
+README_CHART = HERE / "results" / "readme.svg"
 PAGE = HERE.parent / "explain/performance.md"
 README = HERE.parents[1] / "README.md"
-BEGIN, END = "<!-- all.py --write makes this table -->\n", "<!-- end of the table -->\n"
+# What stands between the two lines of a page is made.
+BEGIN, END = "<!-- docs/measure/all.py --write makes this -->\n", "<!-- end of it -->\n"
 # The rows of the page, with their texts.
 SHOWN = {
     "tools-publish": "MPUB of 200, by `bench_writer`",
@@ -49,6 +51,8 @@ SHOWN = {
     "group-commit-32": "32 producers, each OK waits for a sync",
     "http-pub": "HTTP `/pub`, 32 connections",
 }
+# The rows of README's chart: three that ringq wins, and the one that it does not win.
+IN_README = "tools-publish", "both", "group-commit-32", "sync-1"
 TOOLS = {"tools-publish": "publish", "tools-deliver": "deliver"}
 
 
@@ -91,8 +95,22 @@ def ratio(value):
     return f"{value:.2g} x" if value >= 1 else f"1/{number(float(f'{1 / value:.2g}'))}"
 
 
-def page_with(text):
-    page = PAGE.read_text()
+def readme_chart(rows):
+    """Returns README's line of the chart. Its text has the figures for those who see no picture."""
+    figures = [f"{SHOWN[name]}: {', '.join(better(rows[name]))}".replace("`", "") for name in IN_README]
+    text = f"![ringq against nsqd 1.3.0, times better. {'; '.join(figures)}]({README_CHART.relative_to(README.parent)})"
+    return "\n".join(textwrap.wrap(text, 120, break_long_words=False, break_on_hyphens=False)) + "\n"
+
+
+def better(row):
+    """Returns the figures of a row, each as how many times better it is."""
+    figures = [(name, chart.better(row, figure)) for figure, (_, _, name) in chart.FIGURES.items()]
+    return [f"{name} {chart.times(factor)}" for name, factor in figures if factor is not None]
+
+
+def page_with(path, text):
+    """Returns a page, and what it should be: with `text` between its two lines."""
+    page = path.read_text()
     head, rest = page.split(BEGIN)
     return page, head + BEGIN + text + rest[rest.index(END):]
 
@@ -165,7 +183,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--original", type=Path, help="the original's nsqd")
     parser.add_argument("--tools", type=Path, help="folder of the original's bench_writer and bench_reader")
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"), help="folder of our programs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", help="names of results/against-nsqd.json; default: those of the page")
     for flag in ("--table", "--write", "--check"):
@@ -179,17 +197,18 @@ def main():
     rows = json.loads(RESULTS.read_text())["rows"]
     if options.table:
         print(table(rows), end="")
-    if options.write or options.check:
-        drawn = chart.draw([(text.replace("`", ""), rows[name]) for name, text in SHOWN.items()])
-        page, made = page_with(table(rows))
+    drawn = {CHART: drawing(SHOWN, rows), README_CHART: drawing(IN_README, rows)}
+    made = {PAGE: page_with(PAGE, table(rows)), README: page_with(README, readme_chart(rows))}
+    made |= {path: (path.read_text() if path.exists() else "", text) for path, text in drawn.items()}
+    for path, (present, text) in made.items():
         if options.write:
-            PAGE.write_text(made)
-            CHART.write_text(drawn)
-        elif page != made or CHART.read_text() != drawn:
-            sys.exit(f"{PAGE} or {CHART} is not what {RESULTS} says: docs/measure/all.py --write")
-        for value in (value for name in TOOLS for value in rows[name]["cpu_us"].values()):
-            if f" {short(value, 'cpu_us')} µs" not in README.read_text():
-                sys.exit(f"{README} does not say {short(value, 'cpu_us')} µs, as {RESULTS} does")
+            path.write_text(text)
+        elif options.check and present != text:
+            sys.exit(f"{path} is not what {RESULTS} says: docs/measure/all.py --write")
+
+
+def drawing(names, rows):
+    return chart.draw([(SHOWN[name].replace("`", ""), rows[name]) for name in names])
 
 
 if __name__ == "__main__":

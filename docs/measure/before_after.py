@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the CPU time per message of two binaries of our nsqd, before and after a change.
 
-    docs/measure/before_after.py --before OLD/nsqd [--after target/release/nsqd] [--rows sync-32] [--pairs 40]
+    docs/measure/before_after.py --before OLD/nsqd [--after target/dist/nsqd] [--rows sync-32] [--pairs 40]
 
 For each row of hot_path.py, both brokers run all the time, on fresh data paths. nsq-bench loads one broker for a second
 and then the other. The next pair of loads has the other order. So a busy minute of the machine affects both brokers.
@@ -59,8 +59,8 @@ def measure(name, runner, options):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--before", required=True, type=Path, help="the older nsqd")
-    parser.add_argument("--after", type=Path, default=Path("target/release/nsqd"), help="the newer nsqd")
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of nsq-bench")
+    parser.add_argument("--after", type=Path, default=Path("target/dist/nsqd"), help="the newer nsqd")
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"), help="folder of nsq-bench")
     parser.add_argument("--rows", default=",".join(CPU_ROWS), help="names of hot_path.py, separated by commas")
     parser.add_argument("--pairs", type=int, default=40)
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")

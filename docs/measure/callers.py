@@ -8,7 +8,7 @@ client: callers that publish over shared connections or their own. The rows `blo
 blocking`: a thread and a connection for each caller. The original has its queue in memory, ours its defaults. Each round
 runs all programs, on fresh data paths, in the reverse order of the round before. Prints a line of Markdown per row,
 program and figure: the median (range), and its ratio to the original. CPU is that of the daemon for one message. Needs
-Go, pynsq, `cargo build --release -p nsqd -p nsq-bench` and `cargo build --release -p ringq-client --example callers`.
+Go, pynsq, `cargo build --profile dist -p nsqd -p nsq-bench` and `cargo build --profile dist -p ringq-client --example callers`.
 """
 
 import json

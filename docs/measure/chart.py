@@ -3,8 +3,10 @@
 import math
 
 LEFT, RIGHT, TOP, ROW, BAR = 315, 60, 62, 48, 12
-WIDTH, DECADES = 880, 2
+WIDTH = 880
 PLOT = WIDTH - LEFT - RIGHT
+# The ends of the axis. A bar begins at 1, and one to the left says that ringq is worse.
+LEAST, MOST = 0.5, 100.0
 # The greys and colours are readable on white and on black. A page in dark mode gets lighter text.
 STYLE = """text{font:13px system-ui,sans-serif;fill:#333}.small{font-size:11px}line{stroke:#8888;stroke-width:1}
 .rate{fill:#3b82f6}.cpu{fill:#d97706}.p99{fill:#16a34a}
@@ -15,7 +17,7 @@ FIGURES = {"rate_per_s": (True, "rate", "messages per second"), "cpu_us": (False
 
 
 def x(factor):
-    return LEFT + PLOT * math.log10(max(1.0, min(factor, 10 ** DECADES))) / DECADES
+    return LEFT + PLOT * math.log(max(LEAST, min(factor, MOST)) / LEAST) / math.log(MOST / LEAST)
 
 
 def ratio(row, figure):
@@ -31,8 +33,12 @@ def better(row, figure):
     return ratio(row, figure) if FIGURES[figure][0] else 1 / ratio(row, figure)
 
 
+def times(factor):
+    return f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}"
+
+
 def draw(rows):
-    """Draws the chart of (text, row) pairs, with a logarithmic axis from 1 to 100. A longer bar is cut and says so."""
+    """Draws the chart of (text, row) pairs, with a logarithmic axis. A longer bar is cut and says so."""
     height = TOP + ROW * len(rows) + 8
     out = [f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {height}" width="{WIDTH}" height="{height}" '
            f'role="img"><title>How many times better than nsqd 1.3.0 ringq is</title><style>{STYLE}</style>']
@@ -40,7 +46,7 @@ def draw(rows):
     for _, kind, text in FIGURES.values():
         out.append(f'<rect class="{kind}" x="{at}" y="8" width="12" height="12"/><text x="{at + 17}" y="18">{text}</text>')
         at += 205
-    for tick in (1, 2, 5, 10, 20, 50, 100):
+    for tick in (0.5, 1, 2, 5, 10, 20, 50, 100):
         out.append(f'<line x1="{x(tick):.1f}" x2="{x(tick):.1f}" y1="{TOP - 8}" y2="{height - 8}"/>'
                    f'<text class="small" x="{x(tick):.1f}" y="{TOP - 14}" text-anchor="middle">{tick} x</text>')
     for number, (text, row) in enumerate(rows):
@@ -50,8 +56,8 @@ def draw(rows):
         factors = [(kind, factor) for kind, factor in factors if factor is not None]
         y = top + (ROW - BAR * len(factors)) / 2 - 4
         for kind, factor in factors:
-            out.append(f'<rect class="{kind}" x="{LEFT}" y="{y}" width="{x(factor) - LEFT:.1f}" height="{BAR - 2}"/>')
-            label = f"{factor:.2g}" if factor < 100 else f"{factor:,.0f}"
-            out.append(f'<text class="small" x="{x(factor) + 4:.1f}" y="{y + BAR - 3}">{label}</text>')
+            first, last = sorted((x(1), x(factor)))
+            out.append(f'<rect class="{kind}" x="{first:.1f}" y="{y}" width="{last - first:.1f}" height="{BAR - 2}"/>')
+            out.append(f'<text class="small" x="{last + 4:.1f}" y="{y + BAR - 3}">{times(factor)}</text>')
             y += BAR
     return "\n".join(out + ["</svg>"]) + "\n"

@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Measures the CPU time of the client library per message, published and consumed, and writes results/client.json.
 
-    docs/measure/client.py [--ours target/release] [--rounds 5] [--data DIR]
+    docs/measure/client.py [--ours target/dist] [--rounds 5] [--data DIR]
 
 Each run has a fresh nsqd of ours, and the client's example `throughput` with its defaults, whose output has the figures.
-Needs `cargo build --release -p nsqd` and `cargo build --release -p ringq-client --example throughput`.
+Needs `cargo build --profile dist -p nsqd` and `cargo build --profile dist -p ringq-client --example throughput`.
 """
 
 import argparse
@@ -21,7 +21,7 @@ LINE = re.compile(r"(\d+) messages of (\d+) bytes, .*: (\d+) messages/s, (\d+) n
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"), help="folder of our programs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--data", default=None, help="where data paths are made")
     options = parser.parse_args()

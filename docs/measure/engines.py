@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the engines of `--io` in every row of hot_path.py.
 
-    docs/measure/engines.py [--engines io_uring,epoll,glommio] [--rows mpub,both] [--rounds 9] [--ours target/release]
+    docs/measure/engines.py [--engines io_uring,epoll,glommio] [--rows mpub,both] [--rounds 9] [--ours target/dist]
 
 One broker of each engine runs all the time, on a fresh data path. In each round, nsq-bench loads the brokers one after
 the other. Each round begins with another engine. Prints a line of Markdown per row and metric: the first engine's
@@ -67,7 +67,7 @@ def show(name, metric, values):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--engines", default="io_uring,epoll,glommio", help="values of --io; the others are compared with the first")
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"), help="folder of our programs")
     parser.add_argument("--rows", default=",".join(ROWS), help="names of hot_path.py, separated by commas")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")

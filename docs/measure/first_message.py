@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how soon ringq and the original listen and deliver after a start with a large backlog.
 
-    first_message.py --ours target/release --original NSQD
+    first_message.py --ours target/dist --original NSQD
 
 Each broker gets a backlog of 1 KiB messages in one topic with one channel. A round publishes more messages, ends the
 broker, starts the broker again on the same data, connects as soon as the broker listens, and subscribes with RDY 1. Two
@@ -131,7 +131,7 @@ def round_of(broker, name, table, options, end, is_cold):
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="the folder of ringq's nsqd")
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"), help="the folder of ringq's nsqd")
     parser.add_argument("--original", type=Path, help="the original's nsqd")
     parser.add_argument("--messages", type=int, default=2_000_000, help="messages of 1 KiB in the backlog")
     parser.add_argument("--more", type=int, default=20_000, help="messages that are published before each end")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Loads ringq and the original nsqd in turns, row by row, by `nsq-bench compare`.
 
-    docs/measure/hot_path.py --original NSQD [--rounds 5] [--rows mpub,deliver] [--ours target/release]
+    docs/measure/hot_path.py --original NSQD [--rounds 5] [--rows mpub,deliver] [--ours target/dist]
 
 Prints each row's command, and a line of Markdown per metric: the original's median (range), ringq's, and the median
 (range) of the rounds' ratios. The original keeps all messages in memory (-mem-queue-size=100000000) unless the row is
@@ -108,7 +108,7 @@ def show(name, outcome):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--original", required=True, help="the original's nsqd")
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"), help="folder of our programs")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--rows", default=",".join(ROWS), help="names, separated by commas")
     options = parser.parse_args()

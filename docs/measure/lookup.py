@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures ringq's nsqlookupd against the original, in turns, and writes results/lookup.json.
 
-    docs/measure/lookup.py --original NSQLOOKUPD [--ours target/release] [--rounds 3]
+    docs/measure/lookup.py --original NSQLOOKUPD [--ours target/dist] [--rounds 3]
 
 All producers connect at the same time and register their topics, as after a restart of nsqlookupd. Then consumers poll
 /lookup for a while. Then all producers close. CASES has the numbers. A run of more than four minutes is stopped, and
-its result is null. Needs `cargo build --release -p nsqlookupd --bins --examples`. The log, at the default level, goes to a file.
+its result is null. Needs `cargo build --profile dist -p nsqlookupd --bins --examples`. The log, at the default level, goes to a file.
 """
 
 import argparse
@@ -33,7 +33,7 @@ CASES = {
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ours", type=Path, default=Path("target/release"))
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"))
     parser.add_argument("--original", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
     options = parser.parse_args()

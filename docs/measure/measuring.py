@@ -221,7 +221,7 @@ def parse_comparison(doc, rows):
     parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--original", required=True, type=Path, help="the original's nsqd")
     parser.add_argument("--before", type=Path, help="an older nsqd of ours")
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"), help="folder of our programs")
     parser.add_argument("--rows", default=",".join(rows), help="names, separated by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--data", type=Path, default=Path(tempfile.gettempdir()), help="where data paths are made")

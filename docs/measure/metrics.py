@@ -1,6 +1,6 @@
 """Measures scrapes of /metrics, or peeks: how long they take, and whether they delay messages.
 
-    python3 docs/measure/metrics.py --nsqd target/release/nsqd [--topics 100] [--channels 100] [--latencies] [--peeks]
+    python3 docs/measure/metrics.py --nsqd target/dist/nsqd [--topics 100] [--channels 100] [--latencies] [--peeks]
         [--consumers 0]
 
 The script starts nsqd with one shard, and makes the channels. Then it publishes over HTTP, one message after the

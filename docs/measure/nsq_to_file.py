@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures ringq's nsq_to_file against the original's, in turns, and writes results/nsq_to_file.json.
 
-    docs/measure/nsq_to_file.py --original NSQ_TO_FILE [--ours target/release] [--rounds 3] [--data DIR]
+    docs/measure/nsq_to_file.py --original NSQ_TO_FILE [--ours target/dist] [--rounds 3] [--data DIR]
 
 Each run has a fresh nsqd of ours, which has all messages before the tool starts: in memory, so that the tool has the disk
 for itself, except in one case. The time ends when the channel has no message left; those that are in flight then do not
-count. Afterwards each message must be in the files. CASES has the flags. Needs `cargo build --release -p nsqd -p nsq-tools`. Both tools write to files below DIR (default /tmp).
+count. Afterwards each message must be in the files. CASES has the flags. Needs `cargo build --profile dist -p nsqd -p nsq-tools`. Both tools write to files below DIR (default /tmp).
 """
 
 import gzip

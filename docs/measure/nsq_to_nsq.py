@@ -1,11 +1,11 @@
 #!/usr/bin/env python3
 """Measures ringq's nsq_to_nsq against the original's, in turns, and writes results/nsq_to_nsq.json.
 
-    docs/measure/nsq_to_nsq.py --original NSQ_TO_NSQ [--ours target/release] [--rounds 3] [--data DIR]
+    docs/measure/nsq_to_nsq.py --original NSQ_TO_NSQ [--ours target/dist] [--rounds 3] [--data DIR]
 
 Each run has two fresh nsqds of ours. The first one has all messages before the tool starts. The time begins with the
 tool, and ends when the second nsqd has all messages and the first one waits for no answer. CASES has the flags. Needs
-`cargo build --release -p nsqd -p nsq-tools`.
+`cargo build --profile dist -p nsqd -p nsq-tools`.
 """
 
 import json

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Measures how our nsqd scales: channels, topics, connections, backlogs, neighbours, idle peers.
 
-    docs/measure/scaling.py [--ours target/release] [--rows fan-out,topics] [--rounds 5] [--sizes 1,100]
+    docs/measure/scaling.py [--ours target/dist] [--rows fan-out,topics] [--rounds 5] [--sizes 1,100]
 
 | row         | sizes, the first is the base of the ratios                | disk, GB |
 | fan-out     | channels; at full speed                                   | 5        |
@@ -422,7 +422,7 @@ def measure(name, runner):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--ours", type=Path, default=Path("target/release"), help="folder of our programs")
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"), help="folder of our programs")
     parser.add_argument("--rows", default=",".join(ROWS), help="names, separated by commas")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4, help="measured time of a run without a fixed number of messages")

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Compares the CPU time per message of two nsqd binaries, side by side, under the original's own load tools.
 
-    side_by_side.py --a target/release/nsqd --b NSQD --b-args=--mem-queue-size=100000000 --tools DIR
+    side_by_side.py --a target/dist/nsqd --b NSQD --b-args=--mem-queue-size=100000000 --tools DIR
 
 DIR has the original's bench_writer and bench_reader. Each round runs A and then B, each on a fresh data path. The
 channel is created. The writer publishes 200-byte messages in batches of 200 for some seconds. Then the reader takes and

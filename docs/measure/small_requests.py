@@ -8,7 +8,7 @@ daemon `nsq-bench sink`, which answers OK and does nothing else: it shows what t
 its defaults, and in the rows with MPUB its backlog in memory, as the original's: otherwise these rows measure the disk.
 Each round runs all programs, on fresh data paths, in the reverse order of the round before. Prints a line of Markdown
 per row, program and figure: the median (range), and its ratio to the original. Needs
-`cargo build --release -p nsqd -p nsq-bench`.
+`cargo build --profile dist -p nsqd -p nsq-bench`.
 """
 
 import hot_path

@@ -20,7 +20,7 @@ def compare(tool, cases, measure):
     may have further arguments of `measure`, which are strings.
     """
     parser = argparse.ArgumentParser()
-    parser.add_argument("--ours", type=Path, default=Path("target/release"))
+    parser.add_argument("--ours", type=Path, default=Path("target/dist"))
     parser.add_argument("--original", type=Path, required=True)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--data", default=None)

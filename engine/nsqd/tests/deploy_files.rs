@@ -135,7 +135,7 @@ fn the_manifests_belong_together() {
         assert_eq!(kinds, ["budget", "set", "the pods' names"]);
         let program = set.container()["command"][0].as_str();
         let containerfile = fs::read_to_string(file("../Containerfile")).expect("it is there");
-        assert!(containerfile.contains("cargo build --release --locked --workspace --bins"));
+        assert!(containerfile.contains("cargo build --profile dist --locked --workspace --bins"));
         assert!(matches!(program, Some("nsqd" | "nsqlookupd")));
     }
 }

@@ -63,11 +63,10 @@ fn main() -> Result<(), Failure> {
     );
 
     if !once {
-        println!("\nThe broker keeps running. Try:");
+        println!("\nThe broker runs until Ctrl-C. Three things to try next:");
         println!("  curl -d 'hello' 'http://{http_address}/pub?topic=greetings'");
         println!("  curl 'http://{http_address}/stats'");
-        println!("  curl 'http://{http_address}/metrics'");
-        println!("Ctrl-C stops it.");
+        println!("  docs/start.md: five minutes with ringq, and with the data of your nsqd");
         signals.add_signal(SIGINT)?;
         signals.forever().next();
     }

@@ -1,6 +1,6 @@
 //! Measures how many publishes per second a core checks for duplicates, without sockets and files.
 //!
-//!     cargo run --release -p engine-rules --example checked_publishes [-- MILLIONS]
+//!     cargo run --profile dist -p engine-rules --example checked_publishes [-- MILLIONS]
 //!
 //! Producers publish messages of 200 bytes, 100 in an MPUB or as single PUBs. A batch of 100 comes in one read, and every
 //! tenth batch is a copy of the batch before. If there are several producers, the next one sends the next batch. A

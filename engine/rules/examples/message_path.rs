@@ -1,7 +1,7 @@
 //! Publishes, delivers and finishes messages without sockets and files, for a profiler. The
 //! argument is the number of rounds of 200 messages of 200 bytes.
 //!
-//!     cargo run --release -p engine-rules --example message_path -- 1000
+//!     cargo run --profile dist -p engine-rules --example message_path -- 1000
 //!
 //! The broker's work for publishing is in functions whose names end in `publishing`, and its work
 //! for delivering in functions whose names end in `delivering`:

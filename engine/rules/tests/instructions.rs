@@ -40,12 +40,19 @@ fn compiler() -> String {
         .to_owned()
 }
 
-/// Returns the path of the program to count, in a release build.
+/// Returns the path of the program to count, as it is shipped.
 fn program() -> PathBuf {
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("instructions");
     let mut build = Command::new(env!("CARGO"));
     build
-        .args(["build", "--release", "--locked", "-p", "engine-rules"])
+        .args([
+            "build",
+            "--profile",
+            "dist",
+            "--locked",
+            "-p",
+            "engine-rules",
+        ])
         .args(["--example", "message_path", "--target-dir"])
         .arg(&target)
         // An incremental build makes other code: 9 instructions more.
@@ -54,7 +61,7 @@ fn program() -> PathBuf {
         .env_remove("RUSTC_BOOTSTRAP")
         .current_dir(env!("CARGO_MANIFEST_DIR"));
     output(&mut build);
-    target.join("release/examples/message_path")
+    target.join("dist/examples/message_path")
 }
 
 /// Returns the number of moved messages, and the instructions of `part`.

@@ -192,6 +192,7 @@ fn the_prose_of_the_pages_has_short_lines() {
     let mut pages = Vec::new();
     for directory in [
         "",
+        "docs",
         "docs/operate",
         "docs/reference",
         "docs/explain",

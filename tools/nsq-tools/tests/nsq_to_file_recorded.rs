@@ -2,8 +2,8 @@
 //! files of other programs must lead to the same files, the same log lines and the same exit codes.
 //!
 //! The lines `syncing N records to disk` are not recorded, because the original groups messages in another way
-//! (docs/reference/differences-tools.md). The lines about the age of a file are left out, because their moment depends on
-//! the time that a sync takes.
+//! (docs/reference/differences-tools.md). The lines about the age of a file are left out, because their moment depends
+//! on the time that a sync takes.
 
 use std::collections::BTreeMap;
 use std::fs;

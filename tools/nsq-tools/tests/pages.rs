@@ -1,5 +1,5 @@
-//! The page docs/reference/flags-tools.md has the flags of the tools. docs/reference/tools.md says what is longer than a
-//! line.
+//! The page docs/reference/flags-tools.md has the flags of the tools. docs/reference/tools.md says what is longer than
+//! a line.
 
 use nsq_tools::nsq_forget::NSQ_FORGET;
 use nsq_tools::nsq_pubsub::NSQ_PUBSUB;

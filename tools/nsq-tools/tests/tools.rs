@@ -4,6 +4,7 @@ mod dedup;
 mod documentation;
 mod ending;
 mod first_connections;
+mod first_pages;
 mod flags;
 mod nsq_forget;
 mod nsq_pubsub;

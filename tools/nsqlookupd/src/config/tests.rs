@@ -85,7 +85,8 @@ fn mistakes_have_the_originals_texts_and_codes() {
     );
 }
 
-/// docs/reference/flags-nsqlookupd.md has the tables of all flags. To write them anew, run this test with UPDATE_DOCS=1.
+/// docs/reference/flags-nsqlookupd.md has the tables of all flags. To write them anew, run this test with
+/// UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
     let path = concat!(
