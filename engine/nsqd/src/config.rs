@@ -132,7 +132,6 @@ program::flags! {
         drain_on_sigterm: bool = flag::new("drain-on-sigterm", "false", "make SIGTERM drain this node: refuse publishes, serve consumers until no message is left, then end; a second SIGTERM ends it at once");
         drain_timeout: Option<Duration> = flag::new("drain-timeout", "0s", "time after which a drain ends nsqd although messages are left, which stay on disk; 0 for no limit");
         peek: bool = flag::new("peek", "true", "serve /topic/peek and /channel/peek, which show messages over HTTP without consuming them; never served with --auth-http-address");
-        old_http_endpoints: bool = flag::new("old-http-endpoints", "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ...");
     }
 }
 

@@ -17,8 +17,8 @@ use engine_rules::{NoUndo, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Ref
 use futures_channel::oneshot;
 use http::{Method, StatusCode};
 use program::http::{
-    Connection, Failure, Head, HostNames, Io, OldRequest, Query, Reply, RequestBody, Route, Served,
-    Service, parse_query, profiler,
+    Connection, Failure, Head, HostNames, Io, Query, Reply, RequestBody, Route, Served, Service,
+    parse_query, profiler,
 };
 
 use crate::config::TlsRequired;
@@ -29,7 +29,6 @@ use wire::origin::Origin;
 use route::Endpoint;
 
 mod admin;
-mod before_v1;
 mod bodies;
 mod config;
 mod debug;
@@ -295,16 +294,6 @@ impl<B: Broker> Service for Nsqd<'_, B> {
         }
         let is_unknown = head.target.path() == route::CONFIG && head.method != Method::PUT;
         is_unknown.then(|| Reply::failure(Failure::NOT_FOUND))
-    }
-
-    fn old_request<'a>(
-        &self,
-        method: &Method,
-        path: &str,
-        query: &'a str,
-    ) -> Option<OldRequest<'a>> {
-        let has_old = self.0.info().config.old_http_endpoints;
-        has_old.then(|| before_v1::translate(method, path, query))?
     }
 
     fn is_better_elsewhere(&self) -> bool {

@@ -5,15 +5,13 @@
 //! database only while it writes one answer, or one part of `/nodes` and `/debug`. These two grow with the number of
 //! registrations, so they are made in parts while they are sent.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use ::http::{Method, StatusCode};
+use ::http::StatusCode;
 use parking_lot::RwLock;
 use program::http::{
-    Failure, HostNames, Io, OldRequest, Query, Reply, RequestBody, Route, Service, parse_query,
-    profiler,
+    Failure, HostNames, Io, Query, Reply, RequestBody, Route, Service, parse_query, profiler,
 };
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use wire::go_json::to_string;
@@ -108,25 +106,6 @@ const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/debug/pprof/threadcreate", Endpoint::Pprof),
 ];
 
-/// The endpoints of nsqlookupd before 1.0 that were renamed: the path then, the path now.
-const RENAMED: &[(&str, &str)] = &[
-    ("/create_topic", "/topic/create"),
-    ("/delete_topic", "/topic/delete"),
-    ("/create_channel", "/channel/create"),
-    ("/delete_channel", "/channel/delete"),
-    ("/tombstone_topic_producer", "/topic/tombstone"),
-];
-
-/// The endpoints of nsqlookupd before 1.0 that have kept their names.
-const KEPT: &[&str] = &[
-    "/info",
-    "/lookup",
-    "/topics",
-    "/channels",
-    "/nodes",
-    "/debug",
-];
-
 /// Returns the answer to an endpoint that only reads.
 ///
 /// # Errors
@@ -210,26 +189,6 @@ pub fn change(
     Ok(Reply::text(""))
 }
 
-/// Returns the request of today that a request of the time before 1.0 means, or `None` if it is no
-/// such request.
-pub fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Option<OldRequest<'a>> {
-    let query = Cow::Borrowed(query);
-    let is_get_or_post = method == Method::GET || method == Method::POST;
-    if let Some((_, path)) = RENAMED.iter().find(|(then, _)| *then == path) {
-        return is_get_or_post.then_some(OldRequest {
-            method: "POST",
-            path,
-            query,
-        });
-    }
-    let path = KEPT.iter().find(|kept| **kept == path)?;
-    (method == Method::GET).then_some(OldRequest {
-        method: "GET",
-        path,
-        query,
-    })
-}
-
 fn argument<'a>(
     query: &'a Query<'_>,
     name: &str,
@@ -307,8 +266,6 @@ pub struct Api {
     pub started: SystemTime,
     /// The clock.
     pub now: fn() -> Now,
-    /// `--old-http-endpoints`
-    pub has_old_endpoints: bool,
     /// The names under which clients reach nsqlookupd. `None`: any name.
     pub host_names: Option<Arc<HostNames>>,
 }
@@ -379,16 +336,6 @@ impl Service for Api {
 
     fn host_names(&self) -> Option<&HostNames> {
         self.host_names.as_deref()
-    }
-
-    fn old_request<'a>(
-        &self,
-        method: &Method,
-        path: &str,
-        query: &'a str,
-    ) -> Option<OldRequest<'a>> {
-        self.has_old_endpoints
-            .then(|| translate(method, path, query))?
     }
 }
 

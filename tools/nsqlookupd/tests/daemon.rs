@@ -211,23 +211,6 @@ fn http_changes_what_tcp_registered() {
 }
 
 #[test]
-fn old_endpoints_are_served_on_request() {
-    let lookupd = Lookupd::start(&["--old-http-endpoints"]);
-    let envelope = |data: &str| format!(r#"{{"status_code":200,"status_txt":"OK","data":{data}}}"#);
-    let created = lookupd.get("/create_channel?topic=t&channel=c");
-    assert_eq!(created.text(), envelope("null"));
-    assert_eq!(
-        lookupd.get("/lookup?topic=t").text(),
-        envelope(r#"{"channels":["c"],"producers":[]}"#)
-    );
-    let failed = lookupd.get("/lookup?topic=u").expect_status(500);
-    let text = r#"{"status_code":500,"status_txt":"TOPIC_NOT_FOUND","data":null}"#;
-    assert_eq!(failed.text(), text);
-    lookupd.post("/delete_topic?topic=t").expect_status(200);
-    assert_eq!(lookupd.get("/topics").text(), envelope(r#"{"topics":[]}"#));
-}
-
-#[test]
 fn slow_http_clients_are_cut_off() {
     let lookupd = Lookupd::start(&["--http-read-timeout=200ms", "--http-idle-timeout=200ms"]);
     for sent in [&b""[..], b"GET /pi"] {
@@ -343,7 +326,7 @@ fn https_is_http_over_tls() {
 /// A page of any site could delete registrations of an nsqlookupd that its visitor's browser reaches.
 #[test]
 fn pages_of_other_sites_change_nothing() {
-    let lookupd = Lookupd::start(&["--old-http-endpoints"]);
+    let lookupd = Lookupd::start(&[]);
     let mut nsqd = Client::identified(lookupd.tcp, "b1");
     assert_eq!(nsqd.ask(b"REGISTER t c\n"), "OK");
     let ask = |method: &str, target: &str, marks: &[&str]| {
@@ -361,14 +344,6 @@ fn pages_of_other_sites_change_nothing() {
         for mark in other {
             ask(method, target, &[mark]).expect_error(403, "FORBIDDEN_ORIGIN");
         }
-    }
-    for method in ["GET", "POST"] {
-        let answer = ask(method, "/delete_topic?topic=t", &other).expect_status(500);
-        assert!(
-            answer.text().contains("FORBIDDEN_ORIGIN"),
-            "{}",
-            answer.text()
-        );
     }
     assert_eq!(ask("GET", "/debug", &[]).text(), before);
     ask("GET", "/lookup?topic=t", &other).expect_status(200);

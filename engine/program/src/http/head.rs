@@ -37,8 +37,6 @@ pub struct Head {
     pub(super) is_http_11: bool,
     pub(super) expects: Option<Expectation>,
     pub(super) asks_to_close: bool,
-    /// True when the peer knows the answers of NSQ 1.0.
-    pub(super) accepts_v1: bool,
     /// The form of metrics that the peer prefers.
     pub(super) metrics_format: Format,
     /// True when the connection may continue after the answer.
@@ -119,7 +117,6 @@ pub(super) fn parse(
         is_http_11: request.version == Some(1),
         expects: None,
         asks_to_close: false,
-        accepts_v1: false,
         metrics_format: Format::Text,
         keeps_alive: false,
         framing: Framing::Length(0),
@@ -200,7 +197,6 @@ impl Head {
                 self.asks_to_close |= has_word(field.value, "close");
                 asks_to_stay |= has_word(field.value, "keep-alive");
             } else if is("accept") {
-                self.accepts_v1 = field.value == b"application/vnd.nsq; version=1.0";
                 self.metrics_format = Format::of_accept(field.value);
             } else if is("expect") {
                 let is_known = has_word(field.value, "100-continue")

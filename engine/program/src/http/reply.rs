@@ -222,57 +222,6 @@ impl Reply {
         Reply::failure(failure.because(HostNames::advice(host)))
     }
 
-    /// Returns the same answer in the style of NSQ before 1.0. A text has no envelope, data have
-    /// one, and every error has status 500.
-    pub(super) fn before_v1(self) -> Reply {
-        if let Some(rest) = self.rest {
-            return Reply::parts_before_v1(self.body, rest, self.must_close);
-        }
-        let is_json = self.content_type == Some(JSON);
-        let (status, text, data): (_, &[u8], &[u8]) = if !self.status.is_success() {
-            let word = self.body.strip_prefix(br#"{"message":""#);
-            let word = word.and_then(|rest| rest.strip_suffix(br#""}"#));
-            let status = StatusCode::INTERNAL_SERVER_ERROR;
-            (status, word.unwrap_or(b"INTERNAL_ERROR"), b"null")
-        } else if is_json {
-            (StatusCode::OK, b"OK", &self.body)
-        } else if self.body.is_empty() {
-            (StatusCode::OK, b"OK", b"null")
-        } else {
-            return Reply {
-                is_v1: false,
-                ..self
-            };
-        };
-        let text = to_string(&String::from_utf8_lossy(text));
-        let body = format!(
-            r#"{{"status_code":{},"status_txt":{text},"data":{}}}"#,
-            status.as_u16(),
-            String::from_utf8_lossy(data)
-        );
-        let must_close = self.must_close;
-        Reply::new(status, false, body)
-            .with_type(JSON)
-            .and_close(must_close)
-    }
-
-    /// Returns an envelope around a document in parts.
-    fn parts_before_v1(first: Bytes, Parts(mut next): Parts, must_close: bool) -> Reply {
-        let first = String::from_utf8_lossy(&first);
-        let body = format!(r#"{{"status_code":200,"status_txt":"OK","data":{first}"#);
-        let next = move |cx: &mut Context<'_>| {
-            next(cx).map(|(mut part, is_last)| {
-                if is_last {
-                    part.push('}');
-                }
-                (part, is_last)
-            })
-        };
-        let mut reply = Reply::new(StatusCode::OK, false, body).with_type(JSON);
-        reply.rest = Some(Parts(Box::new(next)));
-        reply.and_close(must_close)
-    }
-
     pub(super) fn wrong_method(allow: String) -> Reply {
         let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, "METHOD_NOT_ALLOWED");
         let mut reply = Reply::failure(failure);

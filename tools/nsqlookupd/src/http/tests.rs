@@ -22,26 +22,6 @@ fn routes_of_the_specification() {
 }
 
 #[test]
-fn old_names_are_todays() {
-    let shown = |method: Method, path: &str| {
-        translate(&method, path, "topic=t")
-            .map(|old| format!("{} {}?{}", old.method, old.path, old.query))
-    };
-    let create = shown(Method::GET, "/create_topic");
-    assert_eq!(create.unwrap(), "POST /topic/create?topic=t");
-    let tombstone = shown(Method::POST, "/tombstone_topic_producer");
-    assert_eq!(tombstone.unwrap(), "POST /topic/tombstone?topic=t");
-    assert_eq!(
-        shown(Method::GET, "/lookup").unwrap(),
-        "GET /lookup?topic=t"
-    );
-    assert_eq!(shown(Method::POST, "/lookup"), None);
-    assert_eq!(shown(Method::PUT, "/create_topic"), None);
-    assert_eq!(shown(Method::GET, "/ping"), None);
-    assert_eq!(shown(Method::POST, "/topic/create"), None);
-}
-
-#[test]
 fn arguments_are_checked_in_the_originals_order() {
     let mut database = Database::new(Lifetimes {
         inactive: Duration::from_secs(300),
