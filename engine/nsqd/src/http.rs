@@ -240,7 +240,7 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::Ready => Ok(ready(broker)),
             Endpoint::Info => Ok(stats::info(broker.info())),
             Endpoint::Stats => Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await),
-            Endpoint::Metrics => metrics::metrics(broker, &query, body.metrics_format()).await,
+            Endpoint::Metrics => metrics::metrics(broker, &query).await,
             Endpoint::PeekTopic => peek::peek(broker, false, &query).await,
             Endpoint::PeekChannel => peek::peek(broker, true, &query).await,
             Endpoint::Topics => Ok(stats::topics(broker).await),

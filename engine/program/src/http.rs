@@ -24,7 +24,6 @@ use head::Expectation;
 
 mod body;
 mod chunked;
-mod coding;
 mod connection;
 mod date;
 mod deadline;
@@ -157,8 +156,7 @@ async fn respond<S: Service>(
     let is_closing = head.asks_to_close || !head.is_http_11;
     let misdirected = head.unknown_host.as_deref().map(Reply::misdirected);
     let refusal = misdirected.or_else(|| service.refusal(&head));
-    let mut body = RequestBody::new(connection, head.framing, head.coding, awaits_continue)
-        .with_metrics_format(head.metrics_format);
+    let mut body = RequestBody::new(connection, head.framing, awaits_continue);
 
     let reply = if head.expects == Some(Expectation::Unknown) {
         Reply::plain(StatusCode::EXPECTATION_FAILED, "").and_close(true)

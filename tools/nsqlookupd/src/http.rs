@@ -303,10 +303,7 @@ impl Service for Api {
             Endpoint::Topics => Ok(self.read(topics)),
             Endpoint::Nodes => Ok(nodes(self.database.clone(), self.now)),
             Endpoint::Debug => Ok(debug(self.database.clone())),
-            Endpoint::Metrics => {
-                let format = body.metrics_format();
-                Ok(metrics::metrics(&self.database, self.now, self.started, format).await)
-            }
+            Endpoint::Metrics => Ok(metrics::metrics(&self.database, self.now, self.started).await),
             Endpoint::Read(endpoint) => {
                 let query = parse_query(query)?;
                 read_body(body).await?;

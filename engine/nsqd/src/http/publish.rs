@@ -24,7 +24,7 @@ pub(super) async fn publish<B: Broker>(
     if body.announces_more_than(bytes_max) {
         return Err(Failure::too_large(TOO_BIG));
     }
-    let received = body.receive_decoded(bytes_max).await?.complete(TOO_BIG)?;
+    let received = body.receive(bytes_max).await.complete(TOO_BIG)?;
     if received.is_empty() {
         return Err(Failure::bad("MSG_EMPTY"));
     }
@@ -64,7 +64,7 @@ pub(super) async fn publish_many<B: Broker>(
             true
         }
     };
-    let received = body.receive_decoded(limits.body_bytes_max).await?;
+    let received = body.receive(limits.body_bytes_max).await;
     let split = if is_binary { split_binary } else { split_lines };
     match split(received, limits) {
         Ok(bodies) if bodies.count() > 0 => {

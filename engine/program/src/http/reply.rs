@@ -13,9 +13,8 @@ use http::StatusCode;
 use wire::go_json::to_string;
 use wire::json_object;
 
-use super::coding;
 use super::host_names::HostNames;
-use crate::metrics::Format;
+use crate::metrics;
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -150,11 +149,8 @@ impl Reply {
     }
 
     /// Returns a text of metrics. `next` makes its parts, as for [`Reply::json_in_parts`].
-    pub fn metrics_in_parts(
-        format: Format,
-        next: impl FnMut() -> (String, bool) + Send + 'static,
-    ) -> Reply {
-        Reply::in_parts(next, |first| Reply::metrics(format, first))
+    pub fn metrics_in_parts(next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
+        Reply::in_parts(next, Reply::metrics)
     }
 
     fn in_parts(
@@ -167,17 +163,16 @@ impl Reply {
         reply
     }
 
-    fn metrics(format: Format, text: String) -> Reply {
-        Reply::plain(StatusCode::OK, text).with_type(format.content_type())
+    fn metrics(text: String) -> Reply {
+        Reply::plain(StatusCode::OK, text).with_type(metrics::CONTENT_TYPE)
     }
 
     /// Returns a text of metrics that is still being made. `poll_next` returns its next part, and `None` behind the last one.
     pub fn metrics_as_made(
-        format: Format,
         first: String,
         mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<String>> + Send + 'static,
     ) -> Reply {
-        let mut reply = Reply::metrics(format, first);
+        let mut reply = Reply::metrics(first);
         reply.rest = Some(Parts(Box::new(move |cx| {
             poll_next(cx).map(|part| {
                 let is_last = part.is_none();
@@ -205,15 +200,11 @@ impl Reply {
         self
     }
 
-    /// Returns an error. Its word and its reason are in a JSON object. 415 names the encodings that a body may have.
+    /// Returns an error. Its word and its reason are in a JSON object.
     pub fn failure(failure: Failure) -> Reply {
         let reason = failure.reason.map(|reason| json_object! { reason });
         let body = to_string(&json_object! { message: failure.code, #[serde(flatten)] reason });
-        let mut reply = Reply::json(failure.status, body);
-        if failure.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            reply.header = Some(("Accept-Encoding", coding::ACCEPTED.to_string()));
-        }
-        reply
+        Reply::json(failure.status, body)
     }
 
     /// Returns the answer to a request whose `Host` is no name of the server.
