@@ -6,7 +6,6 @@
 //!   flags            are accepted                                and the files that they name can be used
 //!   limits.rs        raises the limit on open files              cores and their quota, memory mappings
 //!   engine.rs        one engine per shard reports one wake-up    and its price
-//!   clock.rs                                                     right, and cheap to read
 //!   data_path.rs     locked, writable, closed to others; nsqd.dat can be read
 //!   takeover.rs                                                  the files of the original nsqd, and the room for them
 //!   file_system.rs                                               keeps what it has reserved and synced
@@ -30,7 +29,6 @@ use crate::reactor::Engine;
 use crate::tls;
 
 mod addresses;
-mod clock;
 pub(crate) mod data_path;
 mod disk;
 mod engine;
@@ -174,8 +172,6 @@ pub fn examine(mut config: Config) -> Report {
     if has_good_flags {
         report.add("io", engine::check(&config));
     }
-    report.add("clock", clock::wall());
-    report.add("clock-source", clock::source());
     let path = &config.data_path;
     report.add("data-path", data_path::check(path));
     let is_writable = diskq::check_writable(path).is_ok();

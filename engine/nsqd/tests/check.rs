@@ -101,7 +101,6 @@ fn a_good_machine_is_ready_and_stays_as_it_is() {
             "flags",
             "open-files",
             "mappings",
-            "clock",
             "data-path",
             "permissions",
             "nsqd.dat",
