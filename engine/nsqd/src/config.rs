@@ -10,7 +10,7 @@ use std::time::Duration;
 use program::flag;
 use program::http::HttpTimeouts;
 use program::log::Level;
-use program::{Exit, Options, Program, Value, version};
+use program::{Exit, Options, Program, version};
 
 mod checks;
 mod rules;
@@ -180,14 +180,6 @@ impl Config {
     /// The reason for the operator.
     pub(crate) fn reread(&self) -> Result<Config, String> {
         Config::new(&self.options.reread()?)
-    }
-
-    /// Returns this configuration with other values for some flags. These values are not checked yet.
-    ///
-    /// # Errors
-    /// The reason for the operator.
-    pub(crate) fn with(&self, values: &[(&'static str, Value)]) -> Result<Config, String> {
-        Config::new(&self.options.with(values))
     }
 }
 

@@ -250,7 +250,6 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::Channel(action) => admin::change_channel(broker, action, &query).await,
             Endpoint::ConfigGet => config::get(broker, &segments[0]),
             Endpoint::ConfigPut => config::put(broker, &segments[0], body).await,
-            Endpoint::ConfigPutMany => config::put_many(broker, body).await,
             Endpoint::PprofIndex => Ok(profiler::index("")),
             Endpoint::PprofCommandLine => Ok(profiler::command_line()),
             Endpoint::PprofSymbol => Ok(profiler::symbols()),
@@ -282,18 +281,13 @@ impl<B: Broker> Service for Nsqd<'_, B> {
         matches!(endpoint, Endpoint::Pub | Endpoint::Mpub)
     }
 
-    /// `OPTIONS *` is answered by Go's server, and so also where TLS is required. A request to `/config` that sets no keys
-    /// gets nsqd's answer to an unknown path.
+    /// `OPTIONS *` is answered by Go's server, and so also where TLS is required.
     fn refusal(&self, head: &Head) -> Option<Reply> {
         let info = self.0.info();
         let is_server_wide = head.method == Method::OPTIONS && head.target.path() == "*";
         let is_https_only = info.config.tls_required == TlsRequired::Yes;
         let is_refused = is_https_only && !self.0.is_secure() && !is_server_wide;
-        if is_refused {
-            return Some(tls_required(info.ports.https));
-        }
-        let is_unknown = head.target.path() == route::CONFIG && head.method != Method::PUT;
-        is_unknown.then(|| Reply::failure(Failure::NOT_FOUND))
+        is_refused.then(|| tls_required(info.ports.https))
     }
 
     fn is_better_elsewhere(&self) -> bool {

@@ -20,7 +20,6 @@ pub(super) enum Endpoint {
     Channel(Action),
     ConfigGet,
     ConfigPut,
-    ConfigPutMany,
     PprofIndex,
     PprofCommandLine,
     PprofSymbol,
@@ -40,9 +39,6 @@ impl Endpoint {
         )
     }
 }
-
-/// The path of several keys together. nsqd does not have this path.
-pub(super) const CONFIG: &str = "/config";
 
 /// Every route.
 pub(super) const ROUTES: &[Route<Endpoint>] = &[
@@ -78,7 +74,6 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ),
     ("GET", "/config/*", Endpoint::ConfigGet),
     ("PUT", "/config/*", Endpoint::ConfigPut),
-    ("PUT", CONFIG, Endpoint::ConfigPutMany),
     ("GET", "/debug/pprof/", Endpoint::PprofIndex),
     ("GET", "/debug/pprof/cmdline", Endpoint::PprofCommandLine),
     ("GET", "/debug/pprof/symbol", Endpoint::PprofSymbol),

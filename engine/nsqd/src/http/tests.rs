@@ -376,67 +376,6 @@ fn readiness_is_apart_from_liveness() {
 }
 
 #[test]
-fn several_keys_are_set_together_or_not_at_all() {
-    let broker = Rc::new(fake());
-    let put = |body: &str| ask(&broker, "PUT", "/config", body);
-    let ok = |text: &str| (200, text.to_owned());
-    let answer = concat!(
-        r#"{"drain":"took effect","max_msg_size":"needs a restart","mem_queue_size":"unchanged","#,
-        r#""nsqlookupd_tcp_addresses":"took effect","typo":"unknown"}"#
-    );
-    let json = r#"{"nsqlookupd_tcp_addresses": ["127.0.0.1:1"], "max_msg_size": 2048, "mem_queue_size": 10000,
-                   "typo": 1, "drain": true}"#;
-    assert_eq!(put(json), ok(answer));
-    let addresses = || broker.lookupd_addresses.borrow().clone();
-    assert_eq!(addresses(), Some(vec!["127.0.0.1:1".to_owned()]));
-    assert!(broker.is_draining.get());
-    // The same in TOML.
-    let toml = "drain = false\nnsqlookupd_tcp_addresses = []\nmax_msg_size = 2048\nsync_timeout = \"2s\"\n";
-    let answer = concat!(
-        r#"{"drain":"took effect","max_msg_size":"needs a restart","#,
-        r#""nsqlookupd_tcp_addresses":"took effect","sync_timeout":"unchanged"}"#
-    );
-    assert_eq!(put(toml), ok(answer));
-    assert!(!broker.is_draining.get());
-    assert_eq!(addresses(), None);
-
-    // A value that a start would refuse refuses all.
-    let check = |body: &str, expected: &str| {
-        let (status, answer) = put(body);
-        assert_eq!((status, answer.as_str()), (400, expected), "{body}");
-        assert!(!broker.is_draining.get());
-    };
-    check(
-        r#"{"drain": true, "max_deflate_level": 10, "msg_timeout": "2s", "x": 1}"#,
-        concat!(
-            r#"{"drain":"unchanged","max_deflate_level":"refused: --max-deflate-level must be [1,9]","#,
-            r#""msg_timeout":"needs a restart","x":"unknown"}"#
-        ),
-    );
-    check(
-        r#"{"drain": "yes"}"#,
-        r#"{"drain":"refused: drain must be true or false"}"#,
-    );
-    check(
-        r#"{"drain": true, "snappy": 1}"#,
-        concat!(
-            r#"{"drain":"unchanged","snappy":"refused: Resolve failed to coerce value 1 (true) for field SnappyEnabled "#,
-            r#"- write true or false: nsqd takes 0 for true"}"#
-        ),
-    );
-    for (body, reason) in [("{", "json: "), ("drain", "toml: line 1: ")] {
-        let (status, answer) = put(body);
-        let start = format!(r#"{{"message":"INVALID_BODY","reason":"{reason}"#);
-        assert!(status == 400 && answer.starts_with(&start), "{answer}");
-    }
-    assert_eq!(put(""), ok("{}"));
-    // nsqd has no such path.
-    for method in ["GET", "POST", "OPTIONS"] {
-        assert_eq!(ask(&broker, method, "/config", "").0, 404);
-    }
-}
-
-#[test]
 fn the_drain_is_a_key_of_config() {
     let broker = Rc::new(fake());
     let ok = |text: &str| (200, text.to_owned());
@@ -954,8 +893,6 @@ fn too_many_long_answers_are_refused() {
     let reports = busy(Background::Report);
     is_failure(ask(&reports, "GET", "/metrics", ""), 503, "BUSY");
     assert_eq!(ask(&reports, "GET", "/topic/peek?topic=t", "").0, 200);
-    // A long list of patterns was checked on the thread of a shard.
-    is_failure(ask(&reports, "PUT", "/config", "dedup = []"), 503, "BUSY");
     let peeks = busy(Background::Peek);
     is_failure(ask(&peeks, "GET", "/topic/peek?topic=t", ""), 503, "BUSY");
     assert_eq!(ask(&peeks, "GET", "/metrics", "").0, 200);
