@@ -180,38 +180,4 @@ mod tests {
         assert!(parsed(Some("7f"), last, 1).is_ok());
         assert_eq!(parsed(Some("7f"), last, 2), invalid("INVALID_NUMBER"));
     }
-
-    #[test]
-    fn delays() {
-        let check = |text: &str, expected: Option<Option<u64>>| {
-            let defer = parse_defer(Some(text), Duration::from_secs(3600));
-            assert_eq!(
-                defer,
-                expected.map(|ms| ms.map(Duration::from_millis)),
-                "{text:?}"
-            );
-        };
-        assert_eq!(parse_defer(None, Duration::ZERO), Some(None));
-        check("1500", Some(Some(1500)));
-        check("+5", Some(Some(5)));
-        check("0", Some(None));
-        check("-0", Some(None));
-        check("007", Some(Some(7)));
-        check("3600000", Some(Some(3_600_000)));
-        let bad = [
-            "3600001",
-            "-1",
-            "",
-            "abc",
-            "1.5",
-            "0x10",
-            "1_0",
-            " 1",
-            "+",
-            "18446744073710",
-        ];
-        for text in bad {
-            check(text, None);
-        }
-    }
 }
