@@ -714,6 +714,18 @@ fn broker_with_captured() -> Rc<Fake> {
 }
 
 #[test]
+fn stats_as_json_are_those_of_the_specification() {
+    let expected = r#"{"version":"1.3.0","health":"OK","start_time":1795254098,"topics":[{"topic_name":"live#ephemeral","channels":[],"depth":0,"backend_depth":0,"message_count":0,"message_bytes":0,"paused":false,"e2e_processing_latency":{"count":0,"percentiles":null},"oldest_unfinished_ms":0,"shard":0},{"topic_name":"orders","channels":[{"channel_name":"audit#ephemeral","depth":8,"backend_depth":0,"in_flight_count":0,"deferred_count":1,"message_count":9,"requeue_count":0,"timeout_count":0,"client_count":0,"clients":[],"paused":true,"e2e_processing_latency":{"count":0,"percentiles":[{"quantile":0.99,"value":0},{"quantile":0.5,"value":0}]},"oldest_unfinished_ms":0},{"channel_name":"billing","depth":0,"backend_depth":0,"in_flight_count":4,"deferred_count":2,"message_count":9,"global_msg_count":8,"requeue_count":1,"timeout_count":0,"client_count":1,"clients":[{"client_id":"cons-1","hostname":"host-a","version":"V2","remote_address":"127.0.0.1:42730","state":3,"ready_count":5,"in_flight_count":4,"message_count":8,"finish_count":3,"requeue_count":1,"connect_ts":1795254098,"sample_rate":0,"deflate":false,"snappy":false,"user_agent":"client/1.0","topology_zone":"","topology_region":"","tls":false,"tls_cipher_suite":"","tls_version":"","tls_negotiated_protocol":"","tls_negotiated_protocol_is_mutual":false}],"paused":false,"e2e_processing_latency":{"count":3,"percentiles":[{"quantile":0.99,"value":102215749},{"quantile":0.5,"value":102215749}]},"oldest_unfinished_ms":0}],"depth":0,"backend_depth":0,"message_count":9,"message_bytes":61,"paused":false,"e2e_processing_latency":{"count":3,"percentiles":[{"quantile":0.99,"value":102215749},{"quantile":0.5,"value":102215749}]},"oldest_unfinished_ms":0,"shard":3}],"memory":{"heap_objects":4046,"heap_idle_bytes":1835008,"heap_in_use_bytes":1769472,"heap_released_bytes":1835008,"gc_pause_usec_100":0,"gc_pause_usec_99":0,"gc_pause_usec_95":0,"next_gc_bytes":4194304,"gc_total_runs":0},"producers":[{"client_id":"prod-1","hostname":"host-p","version":"V2","remote_address":"127.0.0.1:42742","state":0,"ready_count":0,"in_flight_count":0,"message_count":0,"finish_count":0,"requeue_count":0,"connect_ts":1795254098,"sample_rate":0,"deflate":false,"snappy":false,"user_agent":"client/1.0","topology_zone":"","topology_region":"","pub_counts":[{"topic":"orders","count":8}],"tls":false,"tls_cipher_suite":"","tls_version":"","tls_negotiated_protocol":"","tls_negotiated_protocol_is_mutual":false}]}"#;
+    let (status, body) = ask(
+        &broker_with_captured(),
+        "GET",
+        "/stats?format=json",
+        "ignored",
+    );
+    assert_eq!((status, body.as_str()), (200, expected));
+}
+
+#[test]
 fn topics_are_listed_in_order() {
     let list = |broker| ask(&broker, "GET", "/topics", "");
     let none = r#"{"topics":[]}"#.to_owned();
