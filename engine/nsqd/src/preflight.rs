@@ -17,8 +17,9 @@
 //! systems that we do not have. A [`Finding`] says what happened and what to do about it, to a reader who has never heard of
 //! io_uring. A start logs it, and `nsqd --check` reports it.
 //!
-//! `nsqd --check` makes no directory and leaves no file. It holds the lock of the data path and each address for an instant.
-//! A start in the instant of the lock fails; for an address, a start tries again for a second.
+//! `nsqd --check` makes no directory and leaves no file. It holds the lock of the data path for an instant, and the addresses
+//! that are free until all have been tried. A start in the instant of the lock fails; for an address, a start tries again
+//! for a second.
 
 use serde_json::json;
 use std::fmt::Write as _;
