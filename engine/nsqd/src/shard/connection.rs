@@ -25,7 +25,6 @@ use program::log::{self, Level};
 use program::log_info;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
