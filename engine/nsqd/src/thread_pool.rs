@@ -5,10 +5,6 @@ use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread::Builder;
-use std::time::Duration;
-
-/// The time after which an idle thread ends, unless it is the only one.
-const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// Something to be done, and its result reported.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -28,8 +24,8 @@ pub(crate) struct Bounds {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A bounded number of threads that take jobs in order. There are as many as there is work for, and at
-/// least one; they end with the process, whatever they wait for.
+/// A bounded number of threads that take jobs in order. There are as many as there was work for at the same time, and at
+/// least one. They end with the process, whatever they wait for.
 #[derive(Clone)]
 pub(crate) struct ThreadPool {
     shared: Arc<Shared>,
@@ -51,8 +47,6 @@ struct State {
     threads: usize,
     /// Threads that wait for a job.
     idle: usize,
-    /// Threads that do a job.
-    busy: usize,
 }
 
 struct Waiting {
@@ -124,25 +118,15 @@ impl Shared {
         let mut state = self.state.lock();
         loop {
             if let Some(Waiting { job, bytes }) = state.waiting.pop_front() {
-                state.busy += 1;
                 drop(state);
                 job();
                 state = self.state.lock();
-                state.busy -= 1;
                 state.bytes -= bytes;
                 continue;
             }
             state.idle += 1;
-            let is_last = state.threads == 1;
-            let timeout = if is_last { Duration::MAX } else { IDLE_TIME };
-            let waited = self.has_jobs.wait_for(&mut state, timeout);
+            self.has_jobs.wait(&mut state);
             state.idle -= 1;
-            // A thread that is still being started may fail to start.
-            let is_alone = state.idle + state.busy == 0;
-            if waited.timed_out() && state.waiting.is_empty() && !is_alone {
-                state.threads -= 1;
-                return;
-            }
         }
     }
 }
@@ -153,6 +137,7 @@ mod tests {
     use std::sync::Barrier;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread::scope;
+    use std::time::Duration;
 
     fn pool(threads_max: usize, waiting_max: usize, bytes_max: usize) -> ThreadPool {
         let bounds = Bounds {
