@@ -111,10 +111,6 @@ fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'
     }
 }
 
-fn topic(name: &str) -> TopicName<'_> {
-    TopicName::new(name.as_bytes()).unwrap()
-}
-
 fn id() -> MessageId {
     MessageId(*ID.as_bytes().first_chunk().unwrap())
 }
