@@ -6,13 +6,12 @@
 //!     └───────────────── Broker::handle_grants ◄─────────┘
 //! ```
 //!
-//! Any client that can connect can cause a question to an auth server. So the queues are bounded, and a
-//! question is dropped with its connection. Clients whose grants have expired have a queue and threads of their
-//! own: new clients do not delay them. The questions of new clients are asked in the order of their AUTH
+//! Any client that can connect can cause a question to an auth server. So the queues are bounded. Clients whose
+//! grants have expired have a queue and threads of their own: new clients do not delay them. The questions of new clients are asked in the order of their AUTH
 //! commands.
 
 use crate::config::Config;
-use crate::thread_pool::{Bounds, Full, JobNumber, ThreadPool};
+use crate::thread_pool::{Bounds, Full, ThreadPool};
 use engine_rules::{AuthQuery, Authorization, Grants, Random};
 use nsq_http::push_query_value;
 use parking_lot::Mutex;
@@ -46,27 +45,6 @@ pub(crate) struct AuthServers {
     servers: Arc<Servers>,
     strangers: ThreadPool,
     renewals: ThreadPool,
-}
-
-/// A question that waits for its answer. Dropping it takes the question back, unless it is being asked.
-pub(crate) struct Question {
-    pool: ThreadPool,
-    number: JobNumber,
-}
-
-impl Question {
-    /// Takes the question back if it waits and fewer threads are free than questions wait. Returns true if the question
-    /// will never be asked.
-    pub(crate) fn take_back_if_no_thread(&self) -> bool {
-        self.pool.take_back_if_no_thread(self.number)
-    }
-}
-
-impl Drop for Question {
-    fn drop(&mut self) {
-        // A question that is being asked gets an answer that no connection takes.
-        self.pool.take_back(self.number);
-    }
 }
 
 struct Servers {
@@ -109,7 +87,7 @@ impl AuthServers {
         &self,
         query: AuthQuery,
         answer: impl FnOnce(Result<Grants, String>) + Send + 'static,
-    ) -> Result<Question, Full> {
+    ) -> Result<(), Full> {
         let pool = if query.is_renewal {
             &self.renewals
         } else {
@@ -117,11 +95,7 @@ impl AuthServers {
         };
         let bytes = query.secret.len().saturating_sub(SECRET_BYTES_FREE);
         let servers = self.servers.clone();
-        let number = pool.give(bytes, Box::new(move || answer(servers.ask(&query))))?;
-        Ok(Question {
-            pool: pool.clone(),
-            number,
-        })
+        pool.give(bytes, Box::new(move || answer(servers.ask(&query))))
     }
 }
 

@@ -10,7 +10,7 @@ use std::time::Duration;
 use program::flag;
 use program::http::HttpTimeouts;
 use program::log::Level;
-use program::{Exit, Options, Program, Value, version};
+use program::{Exit, Options, Program, version};
 
 mod checks;
 mod rules;
@@ -132,7 +132,6 @@ program::flags! {
         drain_on_sigterm: bool = flag::new("drain-on-sigterm", "false", "make SIGTERM drain this node: refuse publishes, serve consumers until no message is left, end");
         drain_timeout: Option<Duration> = flag::new("drain-timeout", "0s", "time after which a drain ends nsqd although messages are left, which stay on disk; 0 for no limit");
         peek: bool = flag::new("peek", "true", "serve /topic/peek and /channel/peek, which show messages without consuming them");
-        old_http_endpoints: bool = flag::new("old-http-endpoints", "false", "also serve the HTTP endpoints of nsqd before 1.0: /put, /mput, /create_topic, ...");
     }
 }
 
@@ -181,14 +180,6 @@ impl Config {
     /// The reason for the operator.
     pub(crate) fn reread(&self) -> Result<Config, String> {
         Config::new(&self.options.reread()?)
-    }
-
-    /// Returns this configuration with other values for some flags. These values are not checked yet.
-    ///
-    /// # Errors
-    /// The reason for the operator.
-    pub(crate) fn with(&self, values: &[(&'static str, Value)]) -> Result<Config, String> {
-        Config::new(&self.options.with(values))
     }
 }
 

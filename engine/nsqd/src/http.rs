@@ -17,8 +17,8 @@ use engine_rules::{NoUndo, PeekBudget, PeekQuestion, PeekSlice, PeekedFrame, Ref
 use futures_channel::oneshot;
 use http::{Method, StatusCode};
 use program::http::{
-    Connection, Failure, Head, HostNames, Io, OldRequest, Query, Reply, RequestBody, Route, Served,
-    Service, parse_query, profiler,
+    Connection, Failure, Head, HostNames, Io, Query, Reply, RequestBody, Route, Served, Service,
+    parse_query, profiler,
 };
 
 use crate::config::TlsRequired;
@@ -29,7 +29,6 @@ use wire::origin::Origin;
 use route::Endpoint;
 
 mod admin;
-mod before_v1;
 mod bodies;
 mod config;
 mod debug;
@@ -241,7 +240,7 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::Ready => Ok(ready(broker)),
             Endpoint::Info => Ok(stats::info(broker.info())),
             Endpoint::Stats => Ok(stats::stats(broker, stats::Wanted::from_query(&query)).await),
-            Endpoint::Metrics => metrics::metrics(broker, &query, body.metrics_format()).await,
+            Endpoint::Metrics => metrics::metrics(broker, &query).await,
             Endpoint::PeekTopic => peek::peek(broker, false, &query).await,
             Endpoint::PeekChannel => peek::peek(broker, true, &query).await,
             Endpoint::Topics => Ok(stats::topics(broker).await),
@@ -251,7 +250,6 @@ impl<B: Broker> Service for Nsqd<'_, B> {
             Endpoint::Channel(action) => admin::change_channel(broker, action, &query).await,
             Endpoint::ConfigGet => config::get(broker, &segments[0]),
             Endpoint::ConfigPut => config::put(broker, &segments[0], body).await,
-            Endpoint::ConfigPutMany => config::put_many(broker, body).await,
             Endpoint::PprofIndex => Ok(profiler::index("")),
             Endpoint::PprofCommandLine => Ok(profiler::command_line()),
             Endpoint::PprofSymbol => Ok(profiler::symbols()),
@@ -283,28 +281,13 @@ impl<B: Broker> Service for Nsqd<'_, B> {
         matches!(endpoint, Endpoint::Pub | Endpoint::Mpub)
     }
 
-    /// `OPTIONS *` is answered by Go's server, and so also where TLS is required. A request to `/config` that sets no keys
-    /// gets nsqd's answer to an unknown path.
+    /// `OPTIONS *` is answered by Go's server, and so also where TLS is required.
     fn refusal(&self, head: &Head) -> Option<Reply> {
         let info = self.0.info();
         let is_server_wide = head.method == Method::OPTIONS && head.target.path() == "*";
         let is_https_only = info.config.tls_required == TlsRequired::Yes;
         let is_refused = is_https_only && !self.0.is_secure() && !is_server_wide;
-        if is_refused {
-            return Some(tls_required(info.ports.https));
-        }
-        let is_unknown = head.target.path() == route::CONFIG && head.method != Method::PUT;
-        is_unknown.then(|| Reply::failure(Failure::NOT_FOUND))
-    }
-
-    fn old_request<'a>(
-        &self,
-        method: &Method,
-        path: &str,
-        query: &'a str,
-    ) -> Option<OldRequest<'a>> {
-        let has_old = self.0.info().config.old_http_endpoints;
-        has_old.then(|| before_v1::translate(method, path, query))?
+        is_refused.then(|| tls_required(info.ports.https))
     }
 
     fn is_better_elsewhere(&self) -> bool {

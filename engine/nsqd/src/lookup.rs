@@ -231,11 +231,8 @@ impl Registrar {
     fn run(mut self, messages: &Receiver<Message>) {
         let mut next_ping = Instant::now() + PING_INTERVAL;
         loop {
-            let has_backlog = self.peers.iter().any(Peer::has_backlog);
             let timeout = if self.directory.is_empty() {
                 Duration::MAX
-            } else if has_backlog {
-                Duration::ZERO
             } else {
                 next_ping.saturating_duration_since(Instant::now())
             };
@@ -256,20 +253,6 @@ impl Registrar {
                 self.resolve();
                 self.tell(&[Command::Ping]);
             }
-            self.go_on();
-        }
-    }
-
-    /// Sends each peer a part of what it is still to be told. So a peer that answers slowly delays the others by a second
-    /// at a time, however much there is to register.
-    fn go_on(&mut self) {
-        let mut is_broken = false;
-        for peer in self.peers.iter_mut().filter(|peer| peer.has_backlog()) {
-            peer.go_on(&self.node);
-            is_broken |= !peer.is_connected();
-        }
-        if is_broken {
-            self.resolve();
         }
     }
 

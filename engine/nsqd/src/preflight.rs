@@ -6,7 +6,6 @@
 //!   flags            are accepted                                and the files that they name can be used
 //!   limits.rs        raises the limit on open files              cores and their quota, memory mappings
 //!   engine.rs        one engine per shard reports one wake-up    and its price
-//!   clock.rs                                                     right, and cheap to read
 //!   data_path.rs     locked, writable, closed to others; nsqd.dat can be read
 //!   takeover.rs                                                  the files of the original nsqd, and the room for them
 //!   file_system.rs                                               keeps what it has reserved and synced
@@ -18,8 +17,9 @@
 //! systems that we do not have. A [`Finding`] says what happened and what to do about it, to a reader who has never heard of
 //! io_uring. A start logs it, and `nsqd --check` reports it.
 //!
-//! `nsqd --check` makes no directory and leaves no file. It holds the lock of the data path and each address for an instant.
-//! A start in the instant of the lock fails; for an address, a start tries again for a second.
+//! `nsqd --check` makes no directory and leaves no file. It holds the lock of the data path for an instant, and the addresses
+//! that are free until all have been tried. A start in the instant of the lock fails; for an address, a start tries again
+//! for a second.
 
 use serde_json::json;
 use std::fmt::Write as _;
@@ -30,7 +30,6 @@ use crate::reactor::Engine;
 use crate::tls;
 
 mod addresses;
-mod clock;
 pub(crate) mod data_path;
 mod disk;
 mod engine;
@@ -174,8 +173,6 @@ pub fn examine(mut config: Config) -> Report {
     if has_good_flags {
         report.add("io", engine::check(&config));
     }
-    report.add("clock", clock::wall());
-    report.add("clock-source", clock::source());
     let path = &config.data_path;
     report.add("data-path", data_path::check(path));
     let is_writable = diskq::check_writable(path).is_ok();

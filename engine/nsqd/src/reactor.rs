@@ -51,7 +51,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 use timers::Timers;
-pub(crate) use timers::{Alarm, Sleep, sleep};
+pub(crate) use timers::{Alarm, sleep};
 use token::Token;
 
 /// The reactor asks the engine at least every 64 tasks.

@@ -380,27 +380,17 @@ impl Shard {
         let auth = self.shared.auth.as_ref();
         let auth = auth.expect("the broker asks where auth servers are configured");
         let (post, id) = (self.shared.post.clone(), self.id);
-        let question = auth.ask(query, move |answer| {
+        let asked = auth.ask(query, move |answer| {
             let grant = Mail::Call(Box::new(move |shard| shard.handle_grants(client, answer)));
             post.send(id, grant);
         });
-        match question {
-            Ok(question) => {
-                if let Some(connection) = self.connection(client) {
-                    connection.wait_for_answer(question);
-                }
-            }
-            Err(Full) => {
-                let why = "too many questions wait for an auth server".to_owned();
-                self.handle_grants(client, Err(why));
-            }
+        if asked == Err(Full) {
+            let why = "too many questions wait for an auth server".to_owned();
+            self.handle_grants(client, Err(why));
         }
     }
 
     fn handle_grants(&self, client: ClientId, answer: Result<Grants, String>) {
-        if let Some(connection) = self.connection(client) {
-            connection.end_wait();
-        }
         self.with_broker(|broker, now, out| broker.handle_grants(now, client, answer, out));
     }
 

@@ -1,14 +1,10 @@
 //! [`ThreadPool`]: threads for jobs that wait for other programs: questions to nsqlookupd and to auth servers.
 
 use parking_lot::{Condvar, Mutex};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 use std::thread::Builder;
-use std::time::Duration;
-
-/// The time after which an idle thread ends, unless it is the only one.
-const IDLE_TIME: Duration = Duration::from_secs(10);
 
 /// Something to be done, and its result reported.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
@@ -28,8 +24,8 @@ pub(crate) struct Bounds {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Full;
 
-/// A bounded number of threads that take jobs in order. There are as many as there is work for, and at
-/// least one; they end with the process, whatever they wait for.
+/// A bounded number of threads that take jobs in order. There are as many as there was work for at the same time, and at
+/// least one. They end with the process, whatever they wait for.
 #[derive(Clone)]
 pub(crate) struct ThreadPool {
     shared: Arc<Shared>,
@@ -44,27 +40,19 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    /// The waiting jobs by number; the lowest number is next.
-    waiting: BTreeMap<JobNumber, Waiting>,
+    waiting: VecDeque<Waiting>,
     /// Bytes of the jobs that wait or are being done.
     bytes: usize,
-    given: u64,
     /// Threads that are there or being started.
     threads: usize,
     /// Threads that wait for a job.
     idle: usize,
-    /// Threads that do a job.
-    busy: usize,
 }
 
 struct Waiting {
     job: Job,
     bytes: usize,
 }
-
-/// Names a job of a group of threads.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct JobNumber(u64);
 
 impl ThreadPool {
     /// Starts the first thread.
@@ -90,7 +78,7 @@ impl ThreadPool {
     ///
     /// # Errors
     /// The bounds are reached; the job is dropped.
-    pub(crate) fn give(&self, bytes: usize, job: Job) -> Result<JobNumber, Full> {
+    pub(crate) fn give(&self, bytes: usize, job: Job) -> Result<(), Full> {
         let bounds = &self.shared.bounds;
         let mut state = self.shared.state.lock();
         let is_alone = bytes == 0 || state.bytes == 0;
@@ -98,10 +86,8 @@ impl ThreadPool {
         if state.waiting.len() >= bounds.waiting_max || !has_room {
             return Err(Full);
         }
-        let number = JobNumber(state.given);
-        state.given += 1;
         state.bytes += bytes;
-        state.waiting.insert(number, Waiting { job, bytes });
+        state.waiting.push_back(Waiting { job, bytes });
         // The thread is counted at once, so that another caller of `give` at the same moment sees it.
         let needs_thread = state.idle < state.waiting.len() && state.threads < bounds.threads_max;
         state.threads += usize::from(needs_thread);
@@ -111,29 +97,7 @@ impl ThreadPool {
             // Without another thread those that are there do it, later.
             let _ = self.start_thread();
         }
-        Ok(number)
-    }
-
-    /// Forgets a job, unless a thread has taken it. Returns whether it is forgotten.
-    pub(crate) fn take_back(&self, number: JobNumber) -> bool {
-        let mut state = self.shared.state.lock();
-        let removed = state.remove(number);
-        drop(state);
-        removed.is_some()
-    }
-
-    /// Forgets a job that waits, unless enough threads are free for all jobs that wait. Returns whether the job is
-    /// forgotten.
-    pub(crate) fn take_back_if_no_thread(&self, number: JobNumber) -> bool {
-        let mut state = self.shared.state.lock();
-        let free = state.threads - state.busy;
-        let removed = if state.waiting.len() > free {
-            state.remove(number)
-        } else {
-            None
-        };
-        drop(state);
-        removed.is_some()
+        Ok(())
     }
 
     /// Starts a thread that is counted already.
@@ -149,38 +113,20 @@ impl ThreadPool {
     }
 }
 
-impl State {
-    fn remove(&mut self, number: JobNumber) -> Option<Waiting> {
-        let removed = self.waiting.remove(&number);
-        self.bytes -= removed.as_ref().map_or(0, |waiting| waiting.bytes);
-        removed
-    }
-}
-
 impl Shared {
     fn run(&self) {
         let mut state = self.state.lock();
         loop {
-            if let Some((_, Waiting { job, bytes })) = state.waiting.pop_first() {
-                state.busy += 1;
+            if let Some(Waiting { job, bytes }) = state.waiting.pop_front() {
                 drop(state);
                 job();
                 state = self.state.lock();
-                state.busy -= 1;
                 state.bytes -= bytes;
                 continue;
             }
             state.idle += 1;
-            let is_last = state.threads == 1;
-            let timeout = if is_last { Duration::MAX } else { IDLE_TIME };
-            let waited = self.has_jobs.wait_for(&mut state, timeout);
+            self.has_jobs.wait(&mut state);
             state.idle -= 1;
-            // A thread that is still being started may fail to start.
-            let is_alone = state.idle + state.busy == 0;
-            if waited.timed_out() && state.waiting.is_empty() && !is_alone {
-                state.threads -= 1;
-                return;
-            }
         }
     }
 }
@@ -191,6 +137,7 @@ mod tests {
     use std::sync::Barrier;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::thread::scope;
+    use std::time::Duration;
 
     fn pool(threads_max: usize, waiting_max: usize, bytes_max: usize) -> ThreadPool {
         let bounds = Bounds {
@@ -252,7 +199,7 @@ mod tests {
         for _ in 0..100 {
             let pool = pool(2, GIVERS, 0);
             let barrier = Barrier::new(GIVERS);
-            let gates: Vec<_> = scope(|scope| {
+            let gates: Vec<Sender<()>> = scope(|scope| {
                 let givers: Vec<_> = (0..GIVERS)
                     .map(|_| {
                         let (open, gate) = channel::<()>();
@@ -263,7 +210,8 @@ mod tests {
                         let (pool, barrier) = (&pool, &barrier);
                         scope.spawn(move || {
                             barrier.wait();
-                            (pool.give(0, job).expect("there is room"), open)
+                            pool.give(0, job).expect("there is room");
+                            open
                         })
                     })
                     .collect();
@@ -272,31 +220,8 @@ mod tests {
             });
             let threads = pool.shared.state.lock().threads;
             assert!(threads <= 2, "{threads} threads");
-            let (last, _) = gates.iter().max_by_key(|(number, _)| *number).expect("8");
-            assert!(pool.take_back_if_no_thread(*last), "7 are before it");
+            drop(gates);
         }
-    }
-
-    #[test]
-    fn a_job_that_is_taken_back_is_never_done() {
-        let pool = pool(1, 10, 0);
-        let (sender, begun) = channel();
-        let give = |name| {
-            let (open, job) = gated(&sender, name);
-            (pool.give(0, job).expect("there is room"), open)
-        };
-        let (first, open) = give(1);
-        expect(&begun, 1);
-        assert!(!pool.take_back(first), "it is being done");
-        let (second, _) = give(2);
-        let (third, _) = give(3);
-        assert!(pool.take_back_if_no_thread(third), "two wait for the first");
-        assert!(!pool.take_back(third), "it is gone");
-        assert!(pool.take_back(second));
-        let (_, last) = give(4);
-        open.send(()).expect("it waits");
-        expect(&begun, 4);
-        last.send(()).expect("it waits");
     }
 
     #[test]
@@ -305,25 +230,35 @@ mod tests {
         let (sender, begun) = channel();
         let give = |name, bytes| {
             let (open, job) = gated(&sender, name);
-            pool.give(bytes, job).map(|number| (number, open))
+            pool.give(bytes, job).map(|()| open)
         };
         // Alone, a job may be larger than all of them.
-        let (_, first) = give(1, 1000).expect("there is room");
+        let first = give(1, 1000).expect("there is room");
         expect(&begun, 1);
         assert_eq!(give(2, 1).err(), Some(Full), "the first is not done yet");
-        let (_, second) = give(2, 0).expect("it weighs nothing");
-        let (third, _) = give(3, 0).expect("it weighs nothing");
+        let second = give(2, 0).expect("it weighs nothing");
+        let third = give(3, 0).expect("it weighs nothing");
         assert_eq!(give(4, 0).err(), Some(Full), "two wait");
-        assert!(pool.take_back(third));
         first.send(()).expect("it waits");
         expect(&begun, 2);
-        let (heavy, _) = give(3, 60).expect("the first is done");
-        assert_eq!(give(4, 60).err(), Some(Full));
-        let (light, _) = give(4, 40).expect("there is room");
-        assert!(pool.take_back(heavy) && pool.take_back(light));
-        let (_, last) = give(5, 100).expect("what left weighs nothing");
+        let heavy = give(4, 60).expect("the first is done");
         second.send(()).expect("it waits");
-        expect(&begun, 5);
+        expect(&begun, 3);
+        assert_eq!(give(5, 60).err(), Some(Full));
+        let light = give(5, 40).expect("there is room");
+        for (gate, next) in [(third, 4), (heavy, 5)] {
+            gate.send(()).expect("it waits");
+            expect(&begun, next);
+        }
+        light.send(()).expect("it waits");
+        // What has left weighs nothing. Its thread says so a little later.
+        let last = loop {
+            if let Ok(last) = give(6, 1000) {
+                break last;
+            }
+            std::thread::yield_now();
+        };
+        expect(&begun, 6);
         last.send(()).expect("it waits");
     }
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::support::{
-    Broker, Certificates, Client, Launch, PATIENT, Reply, Request, TIMEOUT, open_files, rss,
-    serve_http, serve_https, tcp_state, wait_until,
+    Broker, Certificates, Client, Launch, PATIENT, Reply, Request, TIMEOUT, rss, serve_http,
+    serve_https, wait_until,
 };
 use upgrade::{ClientTrust, ServerTls, server_config};
 
@@ -447,118 +447,6 @@ fn stranger(broker: &Broker, secret: &str) -> Client {
     client
 }
 
-/// Returns the number of connections to a port of this machine that wait to be accepted.
-/// `/proc/net/tcp` shows it as the receive queue of the listening socket.
-fn connections_to_accept(port: u16) -> u64 {
-    const LISTEN: &str = "0A";
-    let table = std::fs::read_to_string("/proc/net/tcp").expect("Linux has the table");
-    let waiting = table.lines().skip(1).map(|line| {
-        let fields: Vec<&str> = line.split_whitespace().collect();
-        let is_ours = fields[1].ends_with(&format!(":{port:04X}")) && fields[3] == LISTEN;
-        let (_, queue) = fields[4].split_once(':').expect("two queues");
-        u64::from_str_radix(queue, 16).expect("a length") * u64::from(is_ours)
-    });
-    waiting.sum()
-}
-
-/// A new client that leaves while its request waits behind others causes no request and leaves
-/// nothing behind.
-#[test]
-fn new_clients_that_leave_cause_no_request() {
-    let mut server = SlowAuth::start("", 3600);
-    let broker = server.broker(2);
-    let mut strangers = server.occupy(&broker);
-    let before = open_files(broker.pid());
-    for n in 0..300 {
-        let mut gone = stranger(&broker, &format!("gone {n}"));
-        if n % 2 == 0 {
-            // The broker does not read these commands before the answer.
-            gone.send(b"NOP\nNOP\n");
-        }
-    }
-    let port = broker.tcp_addr().port();
-    let are_gone = wait_until(TIMEOUT, || {
-        connections_to_accept(port) == 0 && open_files(broker.pid()) <= before
-    });
-    assert!(
-        are_gone,
-        "{} descriptors, {before} before they came",
-        open_files(broker.pid())
-    );
-    let mut newcomer = stranger(&broker, "newcomer");
-    server.open();
-    newcomer.expect_response(WELCOME);
-    strangers
-        .iter_mut()
-        .for_each(|stranger| stranger.expect_response(WELCOME));
-    assert_eq!(server.count("gone"), 0);
-}
-
-/// A client ends its side and reads nothing while its request waits behind others and its messages wait for room in the
-/// socket. The task that waited for room kept the descriptor for ever once.
-#[test]
-fn a_client_that_leaves_with_unsent_messages_frees_its_descriptor() {
-    const MESSAGES: u32 = 30;
-    let (open, gate) = mpsc::channel::<()>();
-    let (asked, is_closed) = (
-        Arc::new(AtomicU32::new(0)),
-        Arc::new(AtomicBool::new(false)),
-    );
-    let (count, closed, gate) = (asked.clone(), is_closed.clone(), Mutex::new(gate));
-    let address = serve_http(move |_| {
-        count.fetch_add(1, Ordering::SeqCst);
-        if closed.load(Ordering::SeqCst) {
-            // Receiving fails when the sender is dropped. That opens the server.
-            let _ = gate.lock().recv();
-        }
-        grants(1, ".*", &[".*"], &["subscribe", "publish"])
-    });
-    let flag = format!("--auth-http-address={address}");
-    let broker = Broker::start(1, &[&flag, "--http-client-request-timeout=10m"]);
-    let mut gone = authed(&broker);
-    gone.subscribe("t", "c");
-    gone.ready(MESSAGES);
-    let mut producer = authed(&broker);
-    for _ in 0..MESSAGES {
-        producer.publish("t", &[b'x'; 1_000_000]);
-    }
-    drop(producer);
-    // The messages are more than the sockets hold.
-    let mut in_flight = 0;
-    let is_stuck = wait_until(TIMEOUT, || {
-        let channel = broker.channel("t", "c");
-        let before = in_flight;
-        in_flight = channel["in_flight_count"].as_u64().expect("a number");
-        thread::sleep(Duration::from_millis(200));
-        in_flight > 0 && in_flight == before
-    });
-    assert!(is_stuck && in_flight < u64::from(MESSAGES), "{in_flight}");
-    // The auth server leaves its largest number of requests at the same time without an answer.
-    let mut others: Vec<Client> = (0..QUESTIONS_MAX).map(|_| authed(&broker)).collect();
-    thread::sleep(Duration::from_millis(1100));
-    let before = asked.load(Ordering::SeqCst);
-    is_closed.store(true, Ordering::SeqCst);
-    for other in &mut others {
-        other.command("PUB t", b"x");
-    }
-    let are_busy = || asked.load(Ordering::SeqCst) == before + QUESTIONS_MAX as u32;
-    assert!(wait_until(TIMEOUT, are_busy));
-    gone.command("PUB t", b"x");
-    gone.close_write();
-    // A socket whose peer has ended its side is closed by the process only.
-    let state = || tcp_state(broker.tcp_addr(), gone.local_addr());
-    let is_freed = wait_until(TIMEOUT, || {
-        state()
-            .as_deref()
-            .is_none_or(|state| !["01", "08"].contains(&state))
-    });
-    assert!(is_freed, "the broker holds the socket");
-    drop(open);
-    for other in &mut others {
-        other.expect_ok();
-    }
-}
-
 /// The memory for long secrets that wait is bounded. Clients with an ordinary secret are still
 /// served.
 #[test]
@@ -716,42 +604,4 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
     let line = broker.wait_for_log("AUTH failed failed to auth against https://");
     assert!(!line.contains("secret"), "{line}");
     assert!(asked.try_recv().is_err(), "it was asked");
-}
-
-/// A proxy adds header lines, and old ones fold long lines. Go's client bounds the bytes of a head, not its lines.
-#[test]
-fn an_answer_may_have_many_and_folded_header_lines() {
-    let head = |lines: &str| {
-        let body = all().body;
-        format!(
-            "HTTP/1.1 200 OK\r\n{lines}Content-Length: {}\r\n\r\n{body}",
-            body.len()
-        )
-    };
-    let large = format!("X-Large: {}\r\n", "x".repeat(9 << 20));
-    for (lines, is_taken) in [
-        ("X-Line: 1\r\n".repeat(101), true),
-        ("X-Line: 1\r\n".repeat(50_000), true),
-        (
-            "X-Folded: 1,\r\n  2,\r\n\t3\r\nX-Spaced : 4\r\n".to_owned(),
-            true,
-        ),
-        ("X-Bare: 1\n".repeat(200), true),
-        (large.clone(), true),
-        (large.repeat(2), false),
-        ("no colon\r\n".to_owned(), false),
-        (" folded: first\r\n".to_owned(), false),
-    ] {
-        let flag = format!("--auth-http-address={}", serve_text(head(&lines)));
-        let broker = Broker::start(1, &[&[flag.as_str()], &PATIENT[..]].concat());
-        let mut client = broker.client();
-        client.send(&auth(b"secret"));
-        let shown = &lines[..lines.len().min(40)];
-        if is_taken {
-            let answer = client.frame().text();
-            assert_eq!(answer, WELCOME, "{shown:?}: {}", broker.log());
-        } else {
-            client.expect_error("E_AUTH_FAILED AUTH failed");
-        }
-    }
 }

@@ -1,4 +1,4 @@
-//! Tests of the HTTP interface with `curl`: status, body and headers. The answers to bad requests are recorded cases
+//! Tests of the HTTP interface with `curl`: publishes and questions over HTTP and HTTPS. All answers are recorded cases
 //! (`differential/http_*.case`).
 
 use std::io::{Read, Write};
@@ -8,8 +8,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use crate::support::{
-    Broker, Certificates, Client, Response, TIMEOUT, http_with_headers, is_installed, parse_http,
-    run, wait_until,
+    Broker, Certificates, Client, Response, TIMEOUT, is_installed, parse_http, run, wait_until,
 };
 use serde_json::json;
 
@@ -59,7 +58,6 @@ impl Session {
 
     fn curl(&self, options: &[&str], target: &str) -> Response {
         let url = self.url(target);
-        let is_head = options.contains(&"--head");
         let mut command = self.command();
         // --raw, because the headers that come with --include describe the raw body.
         command.args([
@@ -77,7 +75,7 @@ impl Session {
             output.status.success(),
             "curl {options:?} {target}: {error}"
         );
-        parse_http(&output.stdout, is_head).expect("curl prints an HTTP response")
+        parse_http(&output.stdout, false).expect("curl prints an HTTP response")
     }
 
     fn get(&self, target: &str) -> Response {
@@ -122,18 +120,6 @@ impl Session {
         assert_eq!(response.header("content-type"), Some(TEXT), "{target}");
     }
 
-    fn refused(&self, target: &str, body: &[u8], status: u16, code: &str) {
-        let response = self.post(target, body);
-        let expected = json!({ "message": code }).to_string();
-        assert_eq!(
-            (response.status, response.text()),
-            (status, expected),
-            "{target}"
-        );
-        assert_eq!(response.header("x-nsq-content-type"), Some(V1), "{target}");
-        assert_eq!(response.header("content-type"), Some(JSON), "{target}");
-    }
-
     fn stats(&self, query: &str) -> serde_json::Value {
         let response = self.get(&format!("/stats?format=json&{query}"));
         assert_eq!(response.status, 200);
@@ -155,7 +141,7 @@ impl Session {
 }
 
 #[test]
-fn every_endpoint_answers_curl() {
+fn curl_publishes_and_asks() {
     if !is_installed("curl", "the package curl") {
         return;
     }
@@ -163,10 +149,8 @@ fn every_endpoint_answers_curl() {
         let session = Session::start(shards, is_secure);
         ping_and_info(&session);
         publishing(&session);
-        stats(&session);
         topics(&session);
-        channels(&session);
-        routing(&session);
+        redirects(&session);
     }
 }
 
@@ -314,88 +298,8 @@ fn binary_body(bodies: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-fn stats(session: &Session) {
-    session.admin("/topic/create?topic=stats-b");
-    session.admin("/topic/create?topic=stats-a");
-    session.admin("/channel/create?topic=stats-a&channel=two");
-    session.admin("/channel/create?topic=stats-a&channel=one");
-    session.publish("/pub?topic=stats-a", b"12345");
-    session.expect_channel("stats-a", "one", "depth", json!(1));
-
-    // What filters leave is recorded (`differential/http_stats.case`).
-    let all = session.stats("");
-    assert_eq!(all["health"], "OK");
-    let topics = all["topics"].as_array().expect("topics is an array");
-    let names: Vec<_> = topics
-        .iter()
-        .map(|topic| topic["topic_name"].as_str())
-        .collect();
-    assert!(names.contains(&Some("stats-b")), "{names:?}");
-    assert!(names.is_sorted_by(|one, next| one < next), "{names:?}");
-    let one = session.stats("topic=stats-a&include_mem=false");
-    let topic = &one["topics"][0];
-    assert_eq!(
-        (&topic["message_count"], &topic["message_bytes"]),
-        (&json!(1), &json!(5))
-    );
-    assert_eq!(topic["channels"][1]["channel_name"], "two");
-
-    let text = session.get("/stats?topic=stats-a");
-    assert_eq!(text.status, 200);
-    assert_eq!(text.header("x-nsq-content-type"), Some(V1));
-    assert_eq!(text.header("content-type"), Some(TEXT));
-    let text = text.text();
-    assert!(text.starts_with("nsqd v1.3.0 (built w/"), "{text}");
-    for part in [
-        "\nstart_time ",
-        "\nuptime ",
-        "\nHealth: OK\n",
-        "\nMemory:\n",
-        "\nTopics:\n",
-    ] {
-        assert!(text.contains(part), "{part:?} is missing: {text}");
-    }
-    assert!(
-        text.contains("   [stats-a        ] depth: 0     be-depth: 0     msgs: 1 "),
-        "{text}"
-    );
-    assert!(
-        text.contains("[one                      ] depth: 1     be-depth: "),
-        "{text}"
-    );
-    assert!(!text.contains("stats-b"), "{text}");
-}
-
+/// The topics of all shards come in one list.
 fn topics(session: &Session) {
-    session.admin("/topic/create?topic=t");
-    session.admin("/topic/create?topic=t");
-    let topic = || session.stats("topic=t")["topics"][0].clone();
-    session.admin("/topic/pause?topic=t");
-    assert_eq!(topic()["paused"], true);
-    session.admin("/channel/create?topic=t&channel=c");
-    session.publish("/pub?topic=t", b"held by the pause");
-    assert_eq!(
-        (&topic()["depth"], &topic()["channels"][0]["depth"]),
-        (&json!(1), &json!(0))
-    );
-    session.admin("/topic/empty?topic=t");
-    assert_eq!(topic()["depth"], 0);
-    session.publish("/pub?topic=t", b"let go");
-    session.admin("/topic/unpause?topic=t");
-    assert_eq!(topic()["paused"], false);
-    session.expect_channel("t", "c", "depth", json!(1));
-    session.expect_channel("t", "c", "message_count", json!(1));
-    session.admin("/topic/delete?topic=t");
-    assert_eq!(session.stats("topic=t")["topics"], json!(null));
-    session.refused("/topic/delete?topic=t", b"", 404, "TOPIC_NOT_FOUND");
-    // "#" must be escaped in a URL.
-    session.admin("/topic/create?topic=short%23ephemeral");
-    assert_eq!(
-        session.stats("topic=short%23ephemeral")["topics"][0]["depth"],
-        0
-    );
-    session.admin("/topic/delete?topic=short%23ephemeral");
-    // The topics of all shards come in one list.
     let created: Vec<String> = (10..30).map(|number| format!("listed{number}")).collect();
     for topic in created.iter().rev() {
         session.admin(&format!("/topic/create?topic={topic}"));
@@ -412,49 +316,8 @@ fn topics(session: &Session) {
     }
 }
 
-fn channels(session: &Session) {
-    session.admin("/topic/create?topic=u");
-    session.admin("/channel/create?topic=u&channel=c");
-    session.admin("/channel/create?topic=u&channel=c");
-    session.admin("/channel/pause?topic=u&channel=c");
-    session.expect_channel("u", "c", "paused", json!(true));
-    let mut client = Client::connect(session.broker.tcp_addr());
-    client.subscribe("u", "c");
-    client.ready(1);
-    session.publish("/pub?topic=u", b"held by the pause");
-    session.expect_channel("u", "c", "depth", json!(1));
-    client.expect_silence(Duration::from_millis(300));
-    session.admin("/channel/empty?topic=u&channel=c");
-    session.expect_channel("u", "c", "depth", json!(0));
-    session.publish("/pub?topic=u", b"let go");
-    session.admin("/channel/unpause?topic=u&channel=c");
-    session.expect_channel("u", "c", "paused", json!(false));
-    assert_eq!(client.message().body, b"let go");
-    session.admin("/channel/delete?topic=u&channel=c");
-    client.expect_close();
-    assert_eq!(session.stats("topic=u")["topics"][0]["channels"], json!([]));
-    session.refused(
-        "/channel/delete?topic=u&channel=c",
-        b"",
-        404,
-        "CHANNEL_NOT_FOUND",
-    );
-}
-
-fn routing(session: &Session) {
-    session.refused("/nosuch", b"", 404, "NOT_FOUND");
-    let head = session.curl(&["--head"], "/ping");
-    assert_eq!(
-        (head.status, head.header("allow")),
-        (405, Some("GET, OPTIONS"))
-    );
-
-    let options = session.curl(&["--request", "OPTIONS"], "/pub");
-    assert_eq!((options.status, options.text().as_str()), (200, ""));
-    assert_eq!(options.header("allow"), Some("OPTIONS, POST"));
-    assert_eq!(options.header("x-nsq-content-type"), None);
-
-    // curl itself follows the redirect.
+/// curl itself follows the redirect.
+fn redirects(session: &Session) {
     let url = session.url("/stats/?format=json");
     let followed = run(
         session
@@ -466,53 +329,4 @@ fn routing(session: &Session) {
         followed.stdout.starts_with("{\"version\":\"1.3.0\""),
         "{followed}"
     );
-}
-
-/// The answers were recorded from nsqd 0.3.8.
-#[test]
-fn producers_from_before_1_0_find_their_endpoints_where_they_are_wanted() {
-    let broker = Broker::start(2, &["--old-http-endpoints"]);
-    let ok = r#"{"status_code":200,"status_txt":"OK","data":null}"#;
-    assert_eq!(
-        broker
-            .get("/create_topic?topic=t")
-            .expect_status(200)
-            .text(),
-        ok
-    );
-    let created = broker.post("/create_channel?topic=t&channel=c", b"");
-    assert_eq!(created.expect_status(200).text(), ok);
-    let put = broker.post("/put?topic=t", b"one").expect_status(200);
-    assert_eq!(
-        (put.text().as_str(), put.header("x-nsq-content-type")),
-        ("OK", None)
-    );
-    broker
-        .post("/mput?topic=t", b"two\nthree")
-        .expect_status(200);
-    broker
-        .post("/mput?topic=t&binary", b"\0\0\0\x01\0\0\0\x04four")
-        .expect_status(200);
-    // A client that asks for the answers of 1.0 gets them.
-    let accept = ["Accept: application/vnd.nsq; version=1.0"];
-    let get = |target| http_with_headers(broker.http_addr(), "GET", target, &accept, b"");
-    let topics = || get("/stats?format=json").json()["topics"].clone();
-    let is_there = || topics()[0]["channels"][0]["depth"] == 4;
-    assert!(wait_until(TIMEOUT, is_there));
-    assert_eq!(get("/info").json()["tcp_port"], broker.tcp_addr().port());
-    assert_eq!(get("/info").header("x-nsq-content-type"), Some(V1));
-    let error = |code: &str| format!(r#"{{"status_code":500,"status_txt":"{code}","data":null}}"#);
-    for (target, body, code) in [
-        ("/put?topic=a:b", "x", "INVALID_TOPIC"),
-        ("/put?topic=t", "", "MSG_EMPTY"),
-        ("/pause_topic?topic=none", "", "TOPIC_NOT_FOUND"),
-        ("/delete_channel?topic=t", "", "MISSING_ARG_CHANNEL"),
-    ] {
-        let refused = broker.post(target, body.as_bytes()).expect_status(500);
-        assert_eq!(refused.text(), error(code), "{target}");
-    }
-    let info = broker.get("/info").json();
-    assert_eq!(info["data"]["tcp_port"], broker.tcp_addr().port());
-    broker.get("/delete_topic?topic=t").expect_status(200);
-    assert_eq!(topics(), json!([]));
 }

@@ -805,11 +805,12 @@ fn a_second_instance_is_refused_while_the_first_runs() {
         Ok(_) => panic!("two brokers on one data path"),
     };
     assert_eq!(exit.code(), 1, "{exit}");
-    assert!(
-        exit.stderr
-            .contains("possibly in use by another instance of nsqd"),
-        "{exit}"
+    let why = format!(
+        "failed to instantiate nsqd - failed to lock data-path: cannot flock directory {} - \
+         resource temporarily unavailable (possibly in use by another instance of nsqd)\n",
+        first.data_path().display()
     );
+    assert!(exit.stderr.ends_with(&why), "{exit}");
     first.client().publish("locked", b"x");
     // The lock is held from the signal to the end, because it is released last.
     first.sigterm();

@@ -367,40 +367,6 @@ fn an_absent_nsqlookupd_delays_no_client() {
     broker.wait_for_log("IDENTIFY - read tcp");
 }
 
-/// Each part of a long registration was answered in time, so the other nsqlookupds waited for the whole of it. They heard
-/// nothing of new topics, and after five minutes without PING they would have hidden the node.
-#[test]
-fn a_slow_nsqlookupd_delays_no_other() {
-    const CHANNELS: usize = 2000;
-    let (slow, quick) = (Lookupd::start(&[]), Lookupd::start(&[]));
-    let mut broker = Broker::start(1, &[]);
-    let post = |broker: &Broker, target: &str| broker.admin(target);
-    post(&broker, "/topic/create?topic=t");
-    for n in 0..CHANNELS {
-        post(&broker, &format!("/channel/create?topic=t&channel=c{n}"));
-    }
-    assert!(broker.sigterm_and_wait().success());
-    // nsqd sends 64 commands together, and waits 1 s for their answers.
-    slow.answers("REGISTER t", Manner::Slowly(Duration::from_millis(300)));
-    broker.restart_with(1, &[&flag(&slow), &flag(&quick)]);
-    slow.wait_for("REGISTER t c0");
-    post(&broker, "/topic/create?topic=late");
-    quick.wait_for("REGISTER late");
-    let told = registrations(&slow).len();
-    assert!(told < CHANNELS / 2, "{told} registrations came first");
-    // The slow one gets everything nevertheless.
-    let is_whole = || registrations(&slow).len() > CHANNELS;
-    assert!(
-        wait_until(3 * TIMEOUT, is_whole),
-        "{}",
-        registrations(&slow).len()
-    );
-    slow.wait_for("REGISTER late");
-    // A connection that breaks off registers everything again.
-    let different = BTreeSet::from_iter(registrations(&quick));
-    assert_eq!(different.len(), CHANNELS + 1);
-}
-
 /// The addresses of other ports and programs are mistaken for nsqlookupd's.
 #[test]
 fn a_wrong_port_is_named() {

@@ -18,7 +18,6 @@ mod deploy_files;
 mod differential;
 mod discovery;
 mod drain;
-mod encodings;
 mod grace;
 mod http_deadlines;
 mod interop;

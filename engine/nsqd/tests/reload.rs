@@ -176,24 +176,3 @@ fn new_connections_get_the_new_certificate() {
     support::http(broker.http_addr(), "GET", "/ping", b"").expect_status(200);
     before.publish("t", b"over the old connection");
 }
-
-#[test]
-fn keys_that_are_put_together_say_what_took_effect() {
-    let broker = Broker::start(2, &["--unclaimed-messages=a*=drop"]);
-    let body = r#"{"log_level": "debug", "unclaimed_messages": ["b*=drop"], "typo": 1}"#;
-    let put = |body: &str| http(broker.http_addr(), "PUT", "/config", body.as_bytes());
-    assert_eq!(
-        put(body).expect_status(200).text(),
-        r#"{"log_level":"took effect","typo":"unknown","unclaimed_messages":"needs a restart"}"#
-    );
-    broker.wait_for_log("INFO: PUT /config: log_level took effect: debug, before info");
-    assert_eq!(config(&broker, "log_level"), "1");
-    assert_eq!(config(&broker, "unclaimed_messages"), r#"["a*=drop"]"#);
-    let answer = put("log_level = \"warn\"\nunclaimed_messages = \"b*=lose\"\n");
-    let text = answer.expect_status(400).text();
-    assert!(
-        text.starts_with(r#"{"log_level":"unchanged","unclaimed_messages":"refused: "#),
-        "{text}"
-    );
-    assert_eq!(config(&broker, "log_level"), "1");
-}

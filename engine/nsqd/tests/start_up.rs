@@ -298,26 +298,6 @@ fn memory_of_rules_that_the_system_refuses_is_named() {
 // --- the data path
 
 #[test]
-fn a_data_path_in_use_is_refused_while_it_is() {
-    let mut first = Broker::start(1, &[]);
-    let path = first.data_path().to_path_buf();
-    let exit = run(&mut nsqd(&[], &path), TIMEOUT);
-    assert_eq!(exit.code(), 1, "{exit}");
-    assert_eq!(
-        fatal_text(&exit),
-        format!(
-            "failed to instantiate nsqd - failed to lock data-path: cannot flock directory {} - \
-             resource temporarily unavailable (possibly in use by another instance of nsqd)",
-            path.display()
-        )
-    );
-    first.client().publish("unharmed", b"x");
-    first.kill9();
-    // The lock ends with its process, however the process ended.
-    first.restart();
-}
-
-#[test]
 fn a_data_path_that_is_no_directory_is_refused() {
     let data = scratch();
     let missing = data.path().join("missing");
@@ -509,7 +489,7 @@ fn the_first_of_several_reasons_is_that_of_nsqd() {
 }
 
 #[test]
-fn a_config_file_is_read_and_its_mistakes_are_named() {
+fn a_config_file_is_read_and_its_unknown_keys_are_named() {
     let data = scratch();
     let file = data.path().join("nsqd.toml");
     let text = "id = 5\nlog_prefix = \"[own] \"\nmax_rdy_count = 7\nnode_id = 6\n[other]\nx = 1\n";
@@ -529,18 +509,6 @@ fn a_config_file_is_read_and_its_mistakes_are_named() {
         let shown = broker.get(&format!("/config/{key}")).expect_status(200);
         assert_eq!(shown.text(), value, "{key}");
     }
-    std::fs::write(&file, "log_level = 5\n").expect("written");
-    let exit = run(nsqd(&[], data.path()).arg(&config), TIMEOUT);
-    assert_eq!(exit.code(), 1, "{exit}");
-    let why = format!("failed parsing log_level 5 (in {})", file.display());
-    assert_eq!(fatal_text(&exit), why);
-    std::fs::write(&file, "id = \n").expect("written");
-    let exit = run(nsqd(&[], data.path()).arg(&config), TIMEOUT);
-    let why = format!(
-        "failed to load config file {} - toml: line 1: ",
-        file.display()
-    );
-    says(&fatal_text(&exit), &[&why]);
 }
 
 /// Clients choose parts of some messages. No such part breaks out of its JSON string.
@@ -765,13 +733,6 @@ fn a_ring_that_does_not_receive_serves_and_says_so() {
         assert_eq!(message.body, [number]);
         consumer.finish(&message.id);
     }
-}
-
-#[test]
-fn an_unknown_engine_is_refused() {
-    let data = scratch();
-    let text = refused(nsqd(&[], data.path()).arg("--io=kqueue"), data.path());
-    says(&text, &["--io must be auto, io_uring, epoll"]);
 }
 
 #[test]

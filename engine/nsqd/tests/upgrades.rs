@@ -40,10 +40,11 @@ fn body(bytes: usize, seed: u64) -> Vec<u8> {
     body
 }
 
-fn check_combinations(shards: usize) {
+#[test]
+fn every_combination_carries_every_size() {
     let _machine = whole_machine();
     let certificates = Certificates::new();
-    let broker = certificates.broker(shards, &["--max-deflate-level=9"]);
+    let broker = certificates.broker(5, &["--max-deflate-level=9"]);
     // The sizes are around those of records, chunks and pieces, and the largest permitted one.
     let sizes = [1, 100, 16_384, 32_769, 65_501, 65_536, 131_072, 1_048_576];
     for (number, upgrades) in combinations(&certificates).iter().enumerate() {
@@ -109,16 +110,6 @@ fn expect_in_stats(broker: &Broker, topic: &str, upgrades: &[Upgrade]) {
     );
     let deflate = has(|upgrade| matches!(upgrade, Upgrade::Deflate(_)));
     assert_eq!(client["deflate"], deflate, "{client}");
-}
-
-#[test]
-fn every_combination_carries_every_size_on_1_shard() {
-    check_combinations(1);
-}
-
-#[test]
-fn every_combination_carries_every_size_on_5_shards() {
-    check_combinations(5);
 }
 
 #[test]
@@ -603,53 +594,50 @@ fn a_consumer_that_does_not_read_costs_little() {
     broker.wait_for_log("messagePump error - i/o timeout");
 }
 
+/// A directory with files that `openssl` writes.
+struct OpenSsl(tempfile::TempDir);
+
+impl OpenSsl {
+    fn new() -> OpenSsl {
+        OpenSsl(tempfile::tempdir().expect("a temporary directory can be made"))
+    }
+
+    fn path(&self, name: &str) -> String {
+        self.0.path().join(name).display().to_string()
+    }
+
+    /// Runs a command line of `openssl` in the directory.
+    fn run(&self, line: &str) {
+        let mut command = Command::new("openssl");
+        command.current_dir(&self.0).args(line.split(' '));
+        let exit = run(&mut command, TIMEOUT);
+        assert!(exit.status.success(), "{line}: {exit}");
+    }
+}
+
 /// Keys in the form that OpenSSL writes, and TLS versions that other programs speak.
 #[test]
 fn openssl_works_with_the_broker() {
     if !is_installed("openssl", "the openssl command") {
         return;
     }
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let openssl = |args: &[&str]| {
-        let exit = run(Command::new("openssl").args(args), TIMEOUT);
-        assert!(exit.status.success(), "{args:?}: {exit}");
-    };
-    let (rsa8, rsa1, ec) = (path("rsa8.pem"), path("rsa1.pem"), path("ec.pem"));
-    openssl(&["genpkey", "-algorithm", "RSA", "-out", &rsa8]);
-    openssl(&["rsa", "-in", &rsa8, "-traditional", "-out", &rsa1]);
-    openssl(&[
-        "ecparam",
-        "-name",
-        "prime256v1",
-        "-genkey",
-        "-noout",
-        "-out",
-        &ec,
-    ]);
+    let files = OpenSsl::new();
+    files.run("genpkey -algorithm RSA -out rsa8.pem");
+    files.run("rsa -in rsa8.pem -traditional -out rsa1.pem");
+    files.run("ecparam -name prime256v1 -genkey -noout -out ec.pem");
     for (key, start) in [
-        (&rsa8, "-----BEGIN PRIVATE KEY"),
-        (&rsa1, "-----BEGIN RSA PRIVATE KEY"),
-        (&ec, "-----BEGIN EC PRIVATE KEY"),
+        ("rsa8.pem", "-----BEGIN PRIVATE KEY"),
+        ("rsa1.pem", "-----BEGIN RSA PRIVATE KEY"),
+        ("ec.pem", "-----BEGIN EC PRIVATE KEY"),
     ] {
-        let pem = fs::read_to_string(key).expect("openssl wrote it");
+        let pem = fs::read_to_string(files.path(key)).expect("openssl wrote it");
         assert!(pem.starts_with(start), "{pem}");
-        let cert = path("cert.pem");
-        let name = [
-            "-subj",
-            "/CN=ringq",
-            "-addext",
-            "subjectAltName=IP:127.0.0.1",
-        ];
-        let request = [
-            &["req", "-x509", "-new", "-key", key, "-out", &cert],
-            &name[..],
-        ]
-        .concat();
-        openssl(&request);
+        files.run(&format!(
+            "req -x509 -new -key {key} -out cert.pem -subj /CN=ringq -addext subjectAltName=IP:127.0.0.1"
+        ));
         let flags = [
-            format!("--tls-cert={cert}"),
-            format!("--tls-key={key}"),
+            format!("--tls-cert={}", files.path("cert.pem")),
+            format!("--tls-key={}", files.path(key)),
             "--https-address=127.0.0.1:0".to_owned(),
         ];
         let mut flags: Vec<&str> = flags.iter().map(String::as_str).collect();
@@ -673,14 +661,9 @@ fn certificates_of_openssl_are_taken_without_extensions() {
     if !is_installed("openssl", "the openssl command") {
         return;
     }
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let openssl = |line: &str| {
-        let mut command = Command::new("openssl");
-        command.current_dir(&directory).args(line.split(' '));
-        let exit = run(&mut command, TIMEOUT);
-        assert!(exit.status.success(), "{line}: {exit}");
-    };
+    let files = OpenSsl::new();
+    let path = |name: &str| files.path(name);
+    let openssl = |line: &str| files.run(line);
     openssl("req -x509 -newkey rsa:2048 -nodes -keyout ca.key -out ca.pem -subj /CN=ca");
     let signed = |name: &str, key: &str| {
         openssl(&format!(

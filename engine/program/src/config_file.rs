@@ -18,8 +18,8 @@ use crate::value::{self, Value};
 #[derive(Debug, Default)]
 pub(crate) struct File {
     table: toml::Table,
-    /// The path, for errors. `None` for the values of a request.
-    path: Option<String>,
+    /// The path, for errors.
+    path: String,
 }
 
 /// The reason why a file, or a value in it, is refused.
@@ -56,32 +56,12 @@ impl File {
             let at = error.utf8_error().valid_up_to();
             fail(format!("toml: the text is not UTF-8 at byte {at}"))
         })?;
-        let mut file = File::parse(&text).map_err(fail)?;
-        file.path = Some(path.to_owned());
+        let file = File {
+            table: parse(&text).map_err(fail)?,
+            path: path.to_owned(),
+        };
         file.check_words(program)?;
         Ok(file)
-    }
-
-    /// Parses the text. The error says where the syntax is wrong.
-    pub(crate) fn parse(text: &str) -> Result<File, String> {
-        let table: toml::Table = text.parse().map_err(|error: toml::de::Error| {
-            let before = error.span().and_then(|span| text.get(..span.start));
-            let line = before.unwrap_or_default().matches('\n').count() + 1;
-            let why = error.message().replace('\n', " ");
-            format!("toml: line {line}: {why}")
-        })?;
-        Ok(File { table, path: None })
-    }
-
-    /// Parses a JSON object with the same keys and values. The error says where the syntax is wrong.
-    pub(crate) fn parse_json(text: &str) -> Result<File, String> {
-        let table = serde_json::from_str(text).map_err(|error| format!("json: {error}"))?;
-        Ok(File { table, path: None })
-    }
-
-    /// The keys and values.
-    pub(crate) fn table(&self) -> &toml::Table {
-        &self.table
     }
 
     /// Checks the words. Like nsqd, checks the level of the log last.
@@ -158,14 +138,20 @@ impl File {
         Some(parsed.ok_or_else(refusal))
     }
 
-    /// Returns the place of a value, which follows the original's text: ` (key msg_timeout in nsqd.toml)`. Empty for the
-    /// values of a request.
+    /// Returns the place of a value, which follows the original's text: ` (key msg_timeout in nsqd.toml)`.
     fn place(&self, what: &str) -> String {
-        match &self.path {
-            Some(path) => format!(" ({what} {path})"),
-            None => String::new(),
-        }
+        format!(" ({what} {})", self.path)
     }
+}
+
+/// Parses the text. The error says where the syntax is wrong.
+fn parse(text: &str) -> Result<toml::Table, String> {
+    text.parse().map_err(|error: toml::de::Error| {
+        let before = error.span().and_then(|span| text.get(..span.start));
+        let line = before.unwrap_or_default().matches('\n').count() + 1;
+        let why = error.message().replace('\n', " ");
+        format!("toml: line {line}: {why}")
+    })
 }
 
 /// Converts a value to the flag's type. The error is the reason of the refusal.

@@ -10,7 +10,6 @@
 //! no socket and no runtime: one call of [`serve_connection`] serves one connection on a stream
 //! ([`Io`]). Nothing here is `Send` or shared.
 
-use std::borrow::Cow;
 use std::fmt;
 use std::time::Instant;
 
@@ -25,7 +24,6 @@ use head::Expectation;
 
 mod body;
 mod chunked;
-mod coding;
 mod connection;
 mod date;
 mod deadline;
@@ -88,28 +86,11 @@ pub trait Service {
         None
     }
 
-    /// Returns the meaning of a request in the form of NSQ before 1.0. The answer has the old
-    /// style, unless the client asks for the present style.
-    fn old_request<'a>(&self, _: &Method, _path: &str, _query: &'a str) -> Option<OldRequest<'a>> {
-        None
-    }
-
     /// Returns true if another thread should serve the connection. The server calls this between
     /// requests.
     fn is_better_elsewhere(&self) -> bool {
         false
     }
-}
-
-/// A request in the form of NSQ before 1.0, translated to the present routes.
-#[derive(Debug, PartialEq, Eq)]
-pub struct OldRequest<'a> {
-    /// The method of the present route.
-    pub method: &'static str,
-    /// The path of the present route.
-    pub path: &'static str,
-    /// The query, with the parameters that the old form lacks.
-    pub query: Cow<'a, str>,
 }
 
 /// The reason why a connection is not served any more.
@@ -175,8 +156,7 @@ async fn respond<S: Service>(
     let is_closing = head.asks_to_close || !head.is_http_11;
     let misdirected = head.unknown_host.as_deref().map(Reply::misdirected);
     let refusal = misdirected.or_else(|| service.refusal(&head));
-    let mut body = RequestBody::new(connection, head.framing, head.coding, awaits_continue)
-        .with_metrics_format(head.metrics_format);
+    let mut body = RequestBody::new(connection, head.framing, awaits_continue);
 
     let reply = if head.expects == Some(Expectation::Unknown) {
         Reply::plain(StatusCode::EXPECTATION_FAILED, "").and_close(true)
@@ -191,22 +171,14 @@ async fn respond<S: Service>(
                  parts of the query may be stripped when parsed; see golang.org/issue/25192"
             );
         }
-        let old = service.old_request(method, path, query);
-        let (routed_method, routed_path, query) = match &old {
-            Some(old) => (old.method, old.path, &*old.query),
-            None => (method.as_str(), path, query),
-        };
-        let route = route::route(S::ROUTES, routed_method, routed_path);
+        let route = route::route(S::ROUTES, method.as_str(), path);
         let started = is_logged::<S>(&route).then(Instant::now);
-        let is_forged = head.is_of_other_site && is_change::<S>(routed_method, &route);
-        let mut reply = if is_forged {
+        let is_forged = head.is_of_other_site && is_change::<S>(method, &route);
+        let reply = if is_forged {
             Reply::failure(Failure::FORBIDDEN_ORIGIN)
         } else {
             answer(route, method, query, &mut body, service).await
         };
-        if old.is_some() && !head.accepts_v1 {
-            reply = reply.before_v1();
-        }
         if let Some(started) = started {
             let target = head.target.path_and_query();
             // A poll asks for figures. A look at bodies or at the program leaves its line.
@@ -235,9 +207,9 @@ async fn respond<S: Service>(
 
 /// Returns true if the request may change something that pages of other sites must not change. No route has HEAD or
 /// OPTIONS.
-fn is_change<S: Service>(method: &str, route: &Routed<S::Endpoint>) -> bool {
+fn is_change<S: Service>(method: &Method, route: &Routed<S::Endpoint>) -> bool {
     let is_closed = |endpoint: &S::Endpoint| !S::is_open_to_other_sites(*endpoint);
-    method != "GET" && matches!(route, Routed::Found(endpoint, _) if is_closed(endpoint))
+    method != Method::GET && matches!(route, Routed::Found(endpoint, _) if is_closed(endpoint))
 }
 
 /// Returns true if the request has a log line. In NSQ's programs, redirects and OPTIONS never reach

@@ -9,7 +9,7 @@ mod transport;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
-use transport::{HeadConnector, TlsConnector};
+use transport::TlsConnector;
 use upgrade::ClientConfig;
 use ureq::Agent;
 use ureq::unversioned::resolver::DefaultResolver;
@@ -75,9 +75,7 @@ impl HttpClient {
             .user_agent("Go-http-client/1.1")
             .accept(nsq_http::ACCEPT)
             .build();
-        let connector = TcpConnector::default()
-            .chain(TlsConnector::new(settings.tls))
-            .chain(HeadConnector);
+        let connector = TcpConnector::default().chain(TlsConnector::new(settings.tls));
         HttpClient {
             agent: Agent::with_parts(config, connector, DefaultResolver::default()),
             answer_bytes_max: ANSWER_BYTES_MAX,

@@ -82,7 +82,7 @@ mod value;
 pub mod version;
 
 pub use flag_set::{FlagSet, count_flags, join_flags};
-pub use options::{GivenKey, GivenKeys, Options};
+pub use options::Options;
 pub use program::{Exit, Program, page_with_table};
 pub use value::{FlagValue, Value};
 use wire::go_error::system_text;

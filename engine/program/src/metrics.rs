@@ -1,7 +1,7 @@
-//! The text of `/metrics` in Prometheus's two forms, and the figures of the process.
+//! The text of `/metrics` in Prometheus's text format, and the figures of the process.
 //!
 //! ```text
-//!   Accept ─► Format      families and samples ─► Exposition ─► parts of an answer
+//!   families and samples ─► Exposition ─► parts of an answer
 //! ```
 //!
 //! The module writes what it is told, sample by sample, so a program keeps no second copy of its figures. It knows no
@@ -19,67 +19,8 @@ const PART_BYTES: usize = 64 * 1024;
 /// Room for the last sample of a part, in bytes: a histogram has some kilobytes. A part that grows is copied.
 const PART_EXCESS: usize = 8 * 1024;
 
-const OPEN_METRICS: &str = "application/openmetrics-text";
-
-/// The form of the text.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Format {
-    /// Prometheus's text format 0.0.4.
-    #[default]
-    Text,
-    /// OpenMetrics 1.0.
-    OpenMetrics,
-}
-
-impl Format {
-    /// Returns the form that a header `Accept` prefers. Without a preference, the form is [`Format::Text`].
-    #[must_use]
-    pub fn of_accept(accept: &[u8]) -> Format {
-        // Most requests ask for nothing that is long enough.
-        if accept.len() < OPEN_METRICS.len() {
-            return Format::Text;
-        }
-        let Ok(accept) = std::str::from_utf8(accept) else {
-            return Format::Text;
-        };
-        let (mut text, mut open_metrics) = (0.0_f64, 0.0_f64);
-        for range in accept.split(',') {
-            let mut parts = range.split(';').map(str::trim);
-            let kind = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let (mut quality, mut version) = (1.0, None);
-            for part in parts {
-                match part.split_once('=') {
-                    Some(("q", value)) => quality = value.trim().parse().unwrap_or(0.0),
-                    Some(("version", value)) => version = Some(value.trim().trim_matches('"')),
-                    _ => {}
-                }
-            }
-            match kind.as_str() {
-                // Any 1.x, and the 0.0.1 that Prometheus also names, can read what is written here.
-                OPEN_METRICS => {
-                    let is_known = version.is_none_or(|it| it.starts_with("1.") || it == "0.0.1");
-                    open_metrics = open_metrics.max(if is_known { quality } else { 0.0 });
-                }
-                "text/plain" | "text/*" | "*/*" => text = text.max(quality),
-                _ => {}
-            }
-        }
-        if open_metrics > text {
-            Format::OpenMetrics
-        } else {
-            Format::Text
-        }
-    }
-
-    /// Returns the value of `Content-Type`.
-    #[must_use]
-    pub fn content_type(self) -> &'static str {
-        match self {
-            Format::Text => "text/plain; version=0.0.4; charset=utf-8",
-            Format::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
-        }
-    }
-}
+/// The value of `Content-Type`: Prometheus's text format.
+pub const CONTENT_TYPE: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 /// The type of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -156,7 +97,6 @@ impl From<f64> for Number {
 /// The text while it is written.
 #[derive(Debug, Default)]
 pub struct Exposition {
-    format: Format,
     /// The family whose samples come next. Its head is written before its first sample.
     family: Option<Family>,
     is_head_due: bool,
@@ -164,28 +104,19 @@ pub struct Exposition {
     parts: Vec<String>,
     part: String,
     receiver: Option<Receiver>,
-    /// The bounds of the last histogram, and the ends of the labels of its buckets. Histograms of a family have the same
-    /// bounds, and a number takes longer to write than the rest of a line.
+    /// The bounds of the last histogram, and their texts. Histograms of a family have the same bounds, and a number takes
+    /// longer to write than the rest of a line.
     bounds: Vec<f64>,
-    bucket_ends: Vec<String>,
+    bound_texts: Vec<String>,
 }
 
 impl Exposition {
-    /// Returns an empty text.
-    #[must_use]
-    pub fn new(format: Format) -> Exposition {
-        Exposition {
-            format,
-            ..Exposition::default()
-        }
-    }
-
     /// Returns an empty text, whose parts go to `receive` as soon as they are complete.
     #[must_use]
-    pub fn in_parts(format: Format, receive: impl FnMut(String) + Send + 'static) -> Exposition {
+    pub fn in_parts(receive: impl FnMut(String) + Send + 'static) -> Exposition {
         Exposition {
             receiver: Some(Receiver(Box::new(receive))),
-            ..Exposition::new(format)
+            ..Exposition::default()
         }
     }
 
@@ -225,16 +156,15 @@ impl Exposition {
         }
         if self.bounds != bounds {
             self.bounds = bounds.to_vec();
-            let bounds = bounds.iter().chain([&f64::INFINITY]);
-            self.bucket_ends = bounds.map(|bound| bucket_end(*bound)).collect();
+            // Every bound has a point or an exponent.
+            let texts = bounds.iter().map(|bound| format!("{bound:?}"));
+            self.bound_texts = texts.chain(["+Inf".to_owned()]).collect();
         }
         let comma = if labels.is_empty() { "" } else { "," };
         let start = [family.name, "_bucket{", labels, comma].concat();
-        for (end, count) in self.bucket_ends.iter().zip(counts) {
-            self.part.push_str(&start);
-            self.part.push_str(end);
-            push_integer(&mut self.part, *count);
-            self.part.push('\n');
+        for (bound, count) in self.bound_texts.iter().zip(counts) {
+            // Writing to memory does not fail.
+            let _ = writeln!(self.part, "{start}le=\"{bound}\"}} {count}");
         }
         let total = counts[counts.len() - 1];
         self.line(family.name, "_count", labels, total.into());
@@ -252,14 +182,11 @@ impl Exposition {
             out.push('}');
         }
         out.push(' ');
-        match value {
-            Number::Integer(value) => push_integer(out, value),
-            Number::Float(value) => {
-                // Writing to memory does not fail.
-                let _ = write!(out, "{value}");
-            }
-        }
-        out.push('\n');
+        // Writing to memory does not fail.
+        let _ = match value {
+            Number::Integer(value) => writeln!(out, "{value}"),
+            Number::Float(value) => writeln!(out, "{value}"),
+        };
     }
 
     /// Writes a family with one sample without labels.
@@ -269,14 +196,8 @@ impl Exposition {
     }
 
     fn head(&mut self, family: Family) {
-        // OpenMetrics names a counter without the suffix of its samples.
-        let name = match (self.format, family.kind) {
-            (Format::OpenMetrics, Kind::Counter) => {
-                family.name.strip_suffix("_total").unwrap_or(family.name)
-            }
-            _ => family.name,
-        };
-        let (help, kind) = (family.help, family.kind.word());
+        let Family { name, kind, help } = family;
+        let kind = kind.word();
         let _ = writeln!(self.part, "# HELP {name} {help}");
         let _ = writeln!(self.part, "# TYPE {name} {kind}");
     }
@@ -298,9 +219,6 @@ impl Exposition {
 
     /// Ends the text, and returns the parts that were not received.
     pub fn end(mut self) -> Vec<String> {
-        if self.format == Format::OpenMetrics {
-            self.part.push_str("# EOF\n");
-        }
         if !self.part.is_empty() {
             let part = std::mem::take(&mut self.part);
             self.hand_over(part);
@@ -316,29 +234,6 @@ impl fmt::Debug for Receiver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Receiver")
     }
-}
-
-/// Returns the end of a bucket's labels, and the space before its count. Every bound has a point or an exponent, as OpenMetrics
-/// wants it.
-fn bucket_end(bound: f64) -> String {
-    if bound.is_infinite() {
-        "le=\"+Inf\"} ".to_owned()
-    } else {
-        format!("le=\"{bound:?}\"}} ")
-    }
-}
-
-/// Appends an integer. This is quicker than a format, and an answer can have hundreds of thousands of integers.
-fn push_integer(out: &mut String, mut value: u64) {
-    // A u64 has at most 20 digits.
-    let mut digits = [b'0'; 20];
-    let mut start = digits.len();
-    while start == digits.len() || value > 0 {
-        start -= 1;
-        digits[start] = b'0' + u8::try_from(value % 10).expect("a digit");
-        value /= 10;
-    }
-    out.push_str(std::str::from_utf8(&digits[start..]).expect("digits are ASCII"));
 }
 
 /// Appends a label. Backslashes, quotes and line ends in the value are escaped.

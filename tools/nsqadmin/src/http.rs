@@ -301,7 +301,7 @@ impl App {
             Endpoint::Page => Ok(self.page(request)),
             Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
             Endpoint::Asset => Ok(self.asset(&segments.join("/"), request)),
-            Endpoint::Metrics => Ok(self.metrics(request)),
+            Endpoint::Metrics => Ok(self.metrics()),
             Endpoint::Settings => Ok(self.settings(request)),
             Endpoint::Render => self.graphite.render(request).await,
             Endpoint::Rate => self.graphite.rate(request).await,

@@ -4,15 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The modules of nsqd's HTTP answers to other requests than actions and peeks.
-const OTHERS: [&str; 8] = [
-    "before_v1",
-    "bodies",
-    "config",
-    "debug",
-    "metrics",
-    "publish",
-    "route",
-    "stats",
+const OTHERS: [&str; 7] = [
+    "bodies", "config", "debug", "metrics", "publish", "route", "stats",
 ];
 
 fn root() -> PathBuf {

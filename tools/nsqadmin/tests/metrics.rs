@@ -70,46 +70,45 @@ fn prometheus_reads_what_was_asked_collected_and_done() {
     let Some(python) = python else {
         return;
     };
-    for metrics in &prometheus::scrape(&python, admin.http, "/metrics") {
-        let value = |name: &str, labels: &[(&str, &str)]| metrics.value(name, labels);
-        assert_eq!(value("nsqadmin_build_info", &[("version", "1.3.0")]), 1.0);
-        assert_eq!(value("nsqadmin_event_streams", &[]), 1.0);
-        assert_eq!(value("nsqadmin_event_streams_max", &[]), 256.0);
-        let requests = |method, code| {
-            value(
-                "nsqadmin_http_requests_total",
-                &[("method", method), ("code", code)],
-            )
-        };
-        assert_eq!(requests("POST", "200"), 1.0);
-        assert_eq!(requests("POST", "403"), 1.0);
-        assert_eq!(requests("GET", "404"), 1.0);
-        let acts = |action, result| {
-            value(
-                "nsqadmin_acts_total",
-                &[("action", action), ("result", result)],
-            )
-        };
-        assert_eq!(acts("pause_topic", "done"), 1.0);
-        assert_eq!(acts("act", "refused"), 1.0);
-        let of = |name: &str, address: &str| value(name, &[("address", address)]);
-        assert_eq!(of("nsqadmin_upstream_up", &nsqds[0].http.to_string()), 1.0);
-        assert_eq!(of("nsqadmin_upstream_up", &lookupd.http.to_string()), 1.0);
-        assert_eq!(of("nsqadmin_upstream_up", &dead), 0.0);
-        assert!(of("nsqadmin_upstream_requests_total", &dead) >= 2.0);
-        let ok = [("result", "ok")];
-        assert!(value("nsqadmin_collections_total", &ok) >= 1.0);
-        let last = value("nsqadmin_last_collection_seconds", &[]);
-        assert!(last > 0.0 && last <= value("nsqadmin_collection_seconds_total", &[]));
-        assert!(value("nsqadmin_last_figures_time_seconds", &[]) > 1.7e9);
-        // Two nodes, a topic and its channel.
-        assert_eq!(value("nsqadmin_history_series", &[]), 4.0);
-        let bytes = value("nsqadmin_history_bytes", &[]);
-        assert!((1_000.0..20_000.0).contains(&bytes), "{bytes}");
-        assert_eq!(value("nsqadmin_history_bytes_max", &[]), 268_435_456.0);
-        assert_eq!(value("nsqadmin_history_room_seconds", &[]), 604_800.0);
-        assert!(value("process_open_fds", &[]) > 5.0);
-    }
+    let metrics = &prometheus::scrape(&python, admin.http, "/metrics");
+    let value = |name: &str, labels: &[(&str, &str)]| metrics.value(name, labels);
+    assert_eq!(value("nsqadmin_build_info", &[("version", "1.3.0")]), 1.0);
+    assert_eq!(value("nsqadmin_event_streams", &[]), 1.0);
+    assert_eq!(value("nsqadmin_event_streams_max", &[]), 256.0);
+    let requests = |method, code| {
+        value(
+            "nsqadmin_http_requests_total",
+            &[("method", method), ("code", code)],
+        )
+    };
+    assert_eq!(requests("POST", "200"), 1.0);
+    assert_eq!(requests("POST", "403"), 1.0);
+    assert_eq!(requests("GET", "404"), 1.0);
+    let acts = |action, result| {
+        value(
+            "nsqadmin_acts_total",
+            &[("action", action), ("result", result)],
+        )
+    };
+    assert_eq!(acts("pause_topic", "done"), 1.0);
+    assert_eq!(acts("act", "refused"), 1.0);
+    let of = |name: &str, address: &str| value(name, &[("address", address)]);
+    assert_eq!(of("nsqadmin_upstream_up", &nsqds[0].http.to_string()), 1.0);
+    assert_eq!(of("nsqadmin_upstream_up", &lookupd.http.to_string()), 1.0);
+    assert_eq!(of("nsqadmin_upstream_up", &dead), 0.0);
+    assert!(of("nsqadmin_upstream_requests_total", &dead) >= 2.0);
+    let ok = [("result", "ok")];
+    assert!(value("nsqadmin_collections_total", &ok) >= 1.0);
+    let last = value("nsqadmin_last_collection_seconds", &[]);
+    assert!(last > 0.0 && last <= value("nsqadmin_collection_seconds_total", &[]));
+    assert!(value("nsqadmin_last_figures_time_seconds", &[]) > 1.7e9);
+    // Two nodes, a topic and its channel.
+    assert_eq!(value("nsqadmin_history_series", &[]), 4.0);
+    let bytes = value("nsqadmin_history_bytes", &[]);
+    assert!((1_000.0..20_000.0).contains(&bytes), "{bytes}");
+    assert_eq!(value("nsqadmin_history_bytes_max", &[]), 268_435_456.0);
+    assert_eq!(value("nsqadmin_history_room_seconds", &[]), 604_800.0);
+    assert!(value("process_open_fds", &[]) > 5.0);
 }
 
 /// An nsqlookupd forgets a node that dies at once, so nobody asks the node afterwards, and its last answer counted.

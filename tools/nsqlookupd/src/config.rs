@@ -33,7 +33,6 @@ program::flags! {
         tls: ListenerTls;
         http_timeouts: HttpTimeouts;
         allowed_hosts: Vec<String> = flag::ALLOWED_HOST;
-        has_old_endpoints: bool = flag::new("old-http-endpoints", "false", "also serve the HTTP endpoints of nsqlookupd before 1.0: /create_topic, /delete_topic, ...");
     }
 }
 

@@ -22,7 +22,6 @@ use std::time::Duration;
 mod debug;
 mod figures;
 
-pub use debug::DebugProgress;
 pub use figures::{NodeFigures, TopicFigures, Totals};
 
 use program::flag;

@@ -2,18 +2,16 @@
 //! [`Database`].
 //!
 //! [`Api`] connects the functions with the server in `program::http`. It holds a lock on the
-//! database only while it writes one answer, or one part of `/nodes` and `/debug`. These two grow with the number of
-//! registrations, so they are made in parts while they are sent.
+//! database only while it writes one answer, or one part of `/nodes`. That one grows with the number of registrations, so it
+//! is made in parts while it is sent.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use ::http::{Method, StatusCode};
+use ::http::StatusCode;
 use parking_lot::RwLock;
 use program::http::{
-    Failure, HostNames, Io, OldRequest, Query, Reply, RequestBody, Route, Service, parse_query,
-    profiler,
+    Failure, HostNames, Io, Query, Reply, RequestBody, Route, Service, parse_query, profiler,
 };
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use wire::go_json::to_string;
@@ -108,25 +106,6 @@ const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/debug/pprof/threadcreate", Endpoint::Pprof),
 ];
 
-/// The endpoints of nsqlookupd before 1.0 that were renamed: the path then, the path now.
-const RENAMED: &[(&str, &str)] = &[
-    ("/create_topic", "/topic/create"),
-    ("/delete_topic", "/topic/delete"),
-    ("/create_channel", "/channel/create"),
-    ("/delete_channel", "/channel/delete"),
-    ("/tombstone_topic_producer", "/topic/tombstone"),
-];
-
-/// The endpoints of nsqlookupd before 1.0 that have kept their names.
-const KEPT: &[&str] = &[
-    "/info",
-    "/lookup",
-    "/topics",
-    "/channels",
-    "/nodes",
-    "/debug",
-];
-
 /// Returns the answer to an endpoint that only reads.
 ///
 /// # Errors
@@ -210,26 +189,6 @@ pub fn change(
     Ok(Reply::text(""))
 }
 
-/// Returns the request of today that a request of the time before 1.0 means, or `None` if it is no
-/// such request.
-pub fn translate<'a>(method: &Method, path: &str, query: &'a str) -> Option<OldRequest<'a>> {
-    let query = Cow::Borrowed(query);
-    let is_get_or_post = method == Method::GET || method == Method::POST;
-    if let Some((_, path)) = RENAMED.iter().find(|(then, _)| *then == path) {
-        return is_get_or_post.then_some(OldRequest {
-            method: "POST",
-            path,
-            query,
-        });
-    }
-    let path = KEPT.iter().find(|kept| **kept == path)?;
-    (method == Method::GET).then_some(OldRequest {
-        method: "GET",
-        path,
-        query,
-    })
-}
-
 fn argument<'a>(
     query: &'a Query<'_>,
     name: &str,
@@ -254,8 +213,7 @@ fn channel<'a>(topic: &str, query: &'a Query<'_>) -> Result<&'a str, Failure> {
     Ok(channel)
 }
 
-/// Bytes of a part of `/nodes` and `/debug`: about 0.1 ms of work under the lock. A node, or a group of producers, is
-/// never divided, so a part can be longer.
+/// Bytes of a part of `/nodes`: about 0.1 ms of work under the lock. A node is never divided, so a part can be longer.
 const PART_BYTES: usize = 64 * 1024;
 
 /// Returns the answer to `/nodes`. Nodes that leave in the meantime may be missing.
@@ -286,18 +244,6 @@ fn nodes(database: Arc<RwLock<Database>>, now: fn() -> Now) -> Reply {
     })
 }
 
-/// Returns the answer to `/debug`. Changes in the meantime may be a part of it.
-fn debug(database: Arc<RwLock<Database>>) -> Reply {
-    let mut progress = database.read().debug_start();
-    Reply::json_in_parts(move || {
-        let mut json = String::new();
-        let is_last = database
-            .read()
-            .debug_piece(&mut progress, PART_BYTES, &mut json);
-        (json, is_last)
-    })
-}
-
 /// The endpoints over a shared database.
 #[derive(Debug)]
 pub struct Api {
@@ -307,8 +253,6 @@ pub struct Api {
     pub started: SystemTime,
     /// The clock.
     pub now: fn() -> Now,
-    /// `--old-http-endpoints`
-    pub has_old_endpoints: bool,
     /// The names under which clients reach nsqlookupd. `None`: any name.
     pub host_names: Option<Arc<HostNames>>,
 }
@@ -345,11 +289,8 @@ impl Service for Api {
             Endpoint::Info => Ok(info()),
             Endpoint::Topics => Ok(self.read(topics)),
             Endpoint::Nodes => Ok(nodes(self.database.clone(), self.now)),
-            Endpoint::Debug => Ok(debug(self.database.clone())),
-            Endpoint::Metrics => {
-                let format = body.metrics_format();
-                Ok(metrics::metrics(&self.database, self.now, self.started, format).await)
-            }
+            Endpoint::Debug => Ok(Reply::json(StatusCode::OK, self.read(Database::debug))),
+            Endpoint::Metrics => Ok(metrics::metrics(&self.database, self.now, self.started).await),
             Endpoint::Read(endpoint) => {
                 let query = parse_query(query)?;
                 read_body(body).await?;
@@ -379,16 +320,6 @@ impl Service for Api {
 
     fn host_names(&self) -> Option<&HostNames> {
         self.host_names.as_deref()
-    }
-
-    fn old_request<'a>(
-        &self,
-        method: &Method,
-        path: &str,
-        query: &'a str,
-    ) -> Option<OldRequest<'a>> {
-        self.has_old_endpoints
-            .then(|| translate(method, path, query))?
     }
 }
 

@@ -75,7 +75,6 @@ struct Shared {
     database: Arc<RwLock<Database>>,
     identify_answer: Arc<str>,
     http_timeouts: HttpTimeouts,
-    has_old_endpoints: bool,
     host_names: Option<Arc<HostNames>>,
     started: SystemTime,
     stop: watch::Receiver<bool>,
@@ -119,7 +118,6 @@ impl Server {
                 tcp_address.port(),
             ),
             http_timeouts: config.http_timeouts,
-            has_old_endpoints: config.has_old_endpoints,
             host_names: host_names(config),
             started: SystemTime::now(),
             stop: stopped,
@@ -398,7 +396,6 @@ async fn serve_requests(stream: impl Stream, peer: SocketAddr, shared: &Shared) 
         started: shared.started,
         database: shared.database.clone(),
         now,
-        has_old_endpoints: shared.has_old_endpoints,
         host_names: shared.host_names.clone(),
     };
     // A timer of tokio counts from the moment when it is made.

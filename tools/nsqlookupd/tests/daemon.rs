@@ -147,9 +147,9 @@ fn the_limit_on_open_files_is_raised() {
     }
 }
 
-/// Each of these answers has several parts, which are sent in chunks.
+/// The answer to `/nodes` has several parts, which are sent in chunks.
 #[test]
-fn long_answers_come_in_parts() {
+fn a_long_list_of_nodes_comes_in_parts() {
     const CHANNELS: usize = 1000;
     let lookupd = Lookupd::start(&[]);
     let mut clients = ["b1", "b2"].map(|name| Client::identified(lookupd.tcp, name));
@@ -158,16 +158,7 @@ fn long_answers_come_in_parts() {
             assert_eq!(client.ask(format!("REGISTER t{n} c\n").as_bytes()), "OK");
         }
     }
-    let ask = |target: &str| {
-        let response = lookupd.get(target).expect_status(200);
-        assert_eq!(
-            response.header("transfer-encoding"),
-            Some("chunked"),
-            "{target}"
-        );
-        response.json()
-    };
-    let debug = ask("/debug");
+    let debug = lookupd.get("/debug").expect_status(200).json();
     assert_eq!(debug.as_object().unwrap().len(), 1 + 2 * CHANNELS);
     assert_eq!(debug["channel:t7:c"].as_array().unwrap().len(), 2);
     for n in 0..4 {
@@ -178,7 +169,9 @@ fn long_answers_come_in_parts() {
             }
         }
     }
-    let nodes = ask("/nodes");
+    let response = lookupd.get("/nodes").expect_status(200);
+    assert_eq!(response.header("transfer-encoding"), Some("chunked"));
+    let nodes = response.json();
     let producers = nodes["producers"].as_array().unwrap();
     assert_eq!(producers.len(), 2);
     assert_eq!(
@@ -208,23 +201,6 @@ fn http_changes_what_tcp_registered() {
     lookupd
         .get("/lookup?topic=t")
         .expect_error(404, "TOPIC_NOT_FOUND");
-}
-
-#[test]
-fn old_endpoints_are_served_on_request() {
-    let lookupd = Lookupd::start(&["--old-http-endpoints"]);
-    let envelope = |data: &str| format!(r#"{{"status_code":200,"status_txt":"OK","data":{data}}}"#);
-    let created = lookupd.get("/create_channel?topic=t&channel=c");
-    assert_eq!(created.text(), envelope("null"));
-    assert_eq!(
-        lookupd.get("/lookup?topic=t").text(),
-        envelope(r#"{"channels":["c"],"producers":[]}"#)
-    );
-    let failed = lookupd.get("/lookup?topic=u").expect_status(500);
-    let text = r#"{"status_code":500,"status_txt":"TOPIC_NOT_FOUND","data":null}"#;
-    assert_eq!(failed.text(), text);
-    lookupd.post("/delete_topic?topic=t").expect_status(200);
-    assert_eq!(lookupd.get("/topics").text(), envelope(r#"{"topics":[]}"#));
 }
 
 #[test]
@@ -343,7 +319,7 @@ fn https_is_http_over_tls() {
 /// A page of any site could delete registrations of an nsqlookupd that its visitor's browser reaches.
 #[test]
 fn pages_of_other_sites_change_nothing() {
-    let lookupd = Lookupd::start(&["--old-http-endpoints"]);
+    let lookupd = Lookupd::start(&[]);
     let mut nsqd = Client::identified(lookupd.tcp, "b1");
     assert_eq!(nsqd.ask(b"REGISTER t c\n"), "OK");
     let ask = |method: &str, target: &str, marks: &[&str]| {
@@ -361,14 +337,6 @@ fn pages_of_other_sites_change_nothing() {
         for mark in other {
             ask(method, target, &[mark]).expect_error(403, "FORBIDDEN_ORIGIN");
         }
-    }
-    for method in ["GET", "POST"] {
-        let answer = ask(method, "/delete_topic?topic=t", &other).expect_status(500);
-        assert!(
-            answer.text().contains("FORBIDDEN_ORIGIN"),
-            "{}",
-            answer.text()
-        );
     }
     assert_eq!(ask("GET", "/debug", &[]).text(), before);
     ask("GET", "/lookup?topic=t", &other).expect_status(200);

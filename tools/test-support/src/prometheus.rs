@@ -8,13 +8,8 @@ use std::process::{Command, Stdio};
 
 use serde::Deserialize;
 
-use crate::http::{Response, http_with_headers};
+use crate::http::{Response, http};
 use crate::packages;
-
-/// The header of Prometheus 3.
-const PROMETHEUS: &str = "Accept: application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
-                          application/openmetrics-text;version=0.0.1;q=0.4,\
-                          text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
 
 /// The families of an answer.
 #[derive(Debug)]
@@ -67,31 +62,21 @@ impl Metrics {
     }
 }
 
-/// Asks in both forms, first in Prometheus's text format and then in OpenMetrics, and checks the rules of
-/// each. `python` runs the Python in which [`install`] has installed the parser. Panics if an answer breaks
-/// a rule.
-pub fn scrape(python: &Path, address: SocketAddr, target: &str) -> [Metrics; 2] {
-    let text = ask(address, target, &[]);
-    let kind = text.header("content-type");
+/// Asks for metrics, and checks the rules of the text format. `python` runs the Python in which [`install`] has
+/// installed the parser. Panics if the answer breaks a rule.
+pub fn scrape(python: &Path, address: SocketAddr, target: &str) -> Metrics {
+    let answer = http(address, "GET", target, b"").expect_status(200);
+    let kind = answer.header("content-type");
     assert_eq!(kind, Some("text/plain; version=0.0.4; charset=utf-8"));
-    let open = ask(address, target, &[PROMETHEUS]);
-    assert_eq!(
-        open.header("content-type"),
-        Some("application/openmetrics-text; version=1.0.0; charset=utf-8")
-    );
-    let text = parse(python, "text", &text);
-    for family in &text.0 {
+    let metrics = parse(python, &answer);
+    for family in &metrics.0 {
         let is_counter = family.kind == "counter";
         for sample in &family.samples {
-            assert_eq!(
-                sample.name.ends_with("_total"),
-                is_counter,
-                "{}",
-                sample.name
-            );
+            let name = &sample.name;
+            assert_eq!(name.ends_with("_total"), is_counter, "{name}");
         }
     }
-    [text, parse(python, "openmetrics", &open)]
+    metrics
 }
 
 /// Installs the parser below `root`, and returns the path of the Python that has it. The machine needs
@@ -104,16 +89,11 @@ fn source() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("prometheus")
 }
 
-fn ask(address: SocketAddr, target: &str, headers: &[&str]) -> Response {
-    http_with_headers(address, "GET", target, headers, b"").expect_status(200)
-}
-
-fn parse(python: &Path, form: &str, answer: &Response) -> Metrics {
+fn parse(python: &Path, answer: &Response) -> Metrics {
     // Python must not write __pycache__ to the source tree.
     let mut parser = Command::new(python)
         .arg("-B")
         .arg(source().join("parse.py"))
-        .arg(form)
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()

@@ -1,7 +1,9 @@
+//! The answers to commands and to bad ones are recorded (`engine/nsqd/tests/differential/*.case`). What is here shows on no
+//! wire: the bytes that the decoder asks for, and what nsqd does not have.
+
 use proptest::prelude::*;
 
 use super::*;
-use crate::batch::Batch;
 
 mod cuts;
 
@@ -16,32 +18,29 @@ enum Expected<'a> {
     Is(Command<'a>),
     /// A rejection that creates no topic.
     No(&'a [u8]),
-    /// A rejection that creates this topic.
-    NoBut(&'a str, &'a [u8]),
     /// An incomplete command: the number of bytes the input must hold, and the error for a peer
     /// that ends here.
     More(usize, &'a str),
     /// An incomplete command that creates this topic when the peer ends here.
     MoreBut(&'a str, usize, &'a str),
-    Close,
 }
 
-use Expected::{Close, Is, More, MoreBut, No, NoBut};
+use Expected::{Is, More, MoreBut, No};
 
 fn check(input: impl AsRef<[u8]>, state: ClientState, expected: Expected<'_>) {
-    let limits = Limits::default();
-    check_in(
-        input,
-        &Context {
-            state,
-            heartbeats: true,
-            tls_missing: false,
-            req_uncounted: false,
-            has_numbers: false,
-            limits: &limits,
-        },
-        expected,
-    );
+    check_in(input, &context(state, &Limits::default()), expected);
+}
+
+/// Returns the context of a usual client.
+fn context(state: ClientState, limits: &Limits) -> Context<'_> {
+    Context {
+        state,
+        heartbeats: true,
+        tls_missing: false,
+        req_uncounted: false,
+        has_numbers: false,
+        limits,
+    }
 }
 
 fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'_>) {
@@ -50,7 +49,7 @@ fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'
     let mut decoder = Decoder::default();
     let decoded = decoder.decode(input, context);
     let name = |topic: Option<TopicName<'_>>| topic.map(|t| t.as_str().to_owned());
-    let check_reject = |topic: Option<&str>, text: &[u8]| {
+    let check_reject = |text: &[u8]| {
         let Decoded::Reject {
             error,
             creates_topic,
@@ -64,7 +63,7 @@ fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'
             error.is_fatal() && text.starts_with(error.code.as_str().as_bytes()),
             "{error:?}"
         );
-        assert_eq!(name(*creates_topic).as_deref(), topic, "{shown}");
+        assert_eq!(*creates_topic, None, "{shown}");
     };
     match expected {
         Is(command) => {
@@ -77,8 +76,7 @@ fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'
                 "{shown}"
             );
         }
-        No(text) => check_reject(None, text),
-        NoBut(topic, text) => check_reject(Some(topic), text),
+        No(text) => check_reject(text),
         More(needs, text) | MoreBut(_, needs, text) => {
             assert_eq!(decoded, Decoded::NeedMore(needs), "{shown}");
             let told = decoder.finish(input, context);
@@ -96,7 +94,6 @@ fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'
             }
             return;
         }
-        Close => assert_eq!(decoded, Decoded::Close, "{shown}"),
     }
     // A second decode gives the same result, and the end of the input changes nothing.
     assert_eq!(
@@ -114,14 +111,6 @@ fn check_in(input: impl AsRef<[u8]>, context: &Context<'_>, expected: Expected<'
     }
 }
 
-fn topic(name: &str) -> TopicName<'_> {
-    TopicName::new(name.as_bytes()).unwrap()
-}
-
-fn channel(name: &str) -> ChannelName<'_> {
-    ChannelName::new(name.as_bytes()).unwrap()
-}
-
 fn id() -> MessageId {
     MessageId(*ID.as_bytes().first_chunk().unwrap())
 }
@@ -135,665 +124,144 @@ fn with_size(line: &str, size: i32, body: &[u8]) -> Vec<u8> {
     [line.as_bytes(), b"\n", &size.to_be_bytes(), body].concat()
 }
 
+/// Inputs that end too early. Each gets the number of bytes that the decoder needs, the topic that the end of the input
+/// creates, and the error for the peer.
 #[test]
-fn lines() {
-    check("NOP\n", Init, Is(Command::Nop));
-    check("NOP\r\n", Init, Is(Command::Nop));
-    check("NOP\r\r\n", Init, No(b"E_INVALID invalid command NOP\r"));
-    check("\n", Init, No(b"E_INVALID invalid command "));
-    check("\r\n", Init, No(b"E_INVALID invalid command "));
-    check(" NOP\n", Init, No(b"E_INVALID invalid command "));
-    check("nop\n", Init, No(b"E_INVALID invalid command nop"));
-    check("NOP\tx\n", Init, No(b"E_INVALID invalid command NOP\tx"));
-    check("FOO bar\n", Init, No(b"E_INVALID invalid command FOO"));
-    // Captured from nsqd.
-    check(
-        b"\xff\xfe%s\0X y\n",
-        Init,
-        No(b"E_INVALID invalid command \xff\xfe%s\0X"),
-    );
-    check(
-        b"PUB t\r\r\n",
-        Init,
-        No(br#"E_BAD_TOPIC PUB topic name "t\r" is not valid"#),
-    );
-    check(
-        "PUB  t\n",
-        Init,
-        No(br#"E_BAD_TOPIC PUB topic name "" is not valid"#),
-    );
-    check("", Init, More(1, ""));
-    check("PUB t", Init, More(6, ""));
-}
-
-#[test]
-fn a_line_has_16384_bytes_at_most() {
-    let line = |bytes: usize| [&b"NOP "[..], &vec![b'x'; bytes - 4]].concat();
-    check(
-        [line(16383), b"\n".to_vec()].concat(),
-        Init,
-        Is(Command::Nop),
-    );
-    check(line(16383), Init, More(16384, ""));
-    check(line(16384), Init, Close);
-    check([line(16384), b"\n".to_vec()].concat(), Init, Close);
-    check([line(16384), b"x\n".repeat(9000)].concat(), Init, Close);
-    // The name of a command can be as long as the line.
-    let name = vec![b'\xff'; 16383];
-    let expected = [&b"E_INVALID invalid command "[..], &name].concat();
-    check([&name[..], b"\n"].concat(), Init, No(&expected));
-}
-
-#[test]
-fn extra_parameters_are_ignored() {
-    let (t, c) = (topic("t"), channel("c"));
-    check("NOP x\n", Init, Is(Command::Nop));
-    check("CLS x\n", Subscribed, Is(Command::Cls));
-    check("RDY 1 2\n", Subscribed, Is(Command::Rdy { count: 1 }));
-    check(
-        "SUB t c x\n",
-        Init,
-        Is(Command::Sub {
-            topic: t,
-            channel: c,
-        }),
-    );
-    check(
-        format!("FIN {ID} x\n"),
-        Subscribed,
-        Is(Command::Fin { id: id() }),
-    );
-    check(
-        format!("TOUCH {ID} \n"),
-        Subscribed,
-        Is(Command::Touch { id: id() }),
-    );
-    check(
-        with_body("PUB t foo bar", b"x"),
-        Init,
-        Is(Command::Pub {
-            topic: t,
-            body: b"x",
-            number: None,
-        }),
-    );
-    check(
-        with_body("IDENTIFY x", b"{}"),
-        Init,
-        Is(Command::Identify { body: b"{}" }),
-    );
-    let defer = Duration::from_millis(5);
-    check(
-        with_body("DPUB t 5 x", b"x"),
-        Init,
-        Is(Command::Dpub {
-            topic: t,
-            defer,
-            body: b"x",
-            number: None,
-        }),
-    );
-}
-
-#[test]
-fn states() {
-    // The commands that each state refuses.
-    let table: [(&str, &[ClientState]); 7] = [
-        ("IDENTIFY", &[Subscribed, Closing]),
-        ("AUTH", &[Subscribed, Closing]),
-        ("SUB", &[Subscribed, Closing]),
-        ("FIN", &[Init]),
-        ("REQ", &[Init]),
-        ("TOUCH", &[Init]),
-        ("CLS", &[Init, Closing]),
-    ];
-    for (verb, states) in table {
-        for state in states {
-            let text = format!("E_INVALID cannot {verb} in current state");
-            // The state is checked first: neither parameters nor a body are examined.
-            check(format!("{verb}\n"), *state, No(text.as_bytes()));
-            check(format!("{verb} x y z\n"), *state, No(text.as_bytes()));
-        }
-    }
-    check(
-        "RDY x\n",
-        Init,
-        No(b"E_INVALID cannot RDY in current state"),
-    );
-    for line in ["RDY\n", "RDY 5\n", "RDY nonsense\n"] {
-        check(line, Closing, Is(Command::RdyIgnored));
-    }
-    for state in [Init, Subscribed, Closing] {
-        check("NOP\n", state, Is(Command::Nop));
-        check(
-            with_body("PUB t", b"x"),
-            state,
-            Is(Command::Pub {
-                topic: topic("t"),
-                body: b"x",
-                number: None,
-            }),
-        );
-    }
-    for state in [Subscribed, Closing] {
-        check(format!("FIN {ID}\n"), state, Is(Command::Fin { id: id() }));
-        check(
-            format!("TOUCH {ID}\n"),
-            state,
-            Is(Command::Touch { id: id() }),
-        );
-    }
-    check("CLS\n", Subscribed, Is(Command::Cls));
-    assert_eq!([Init as u8, Subscribed as u8, Closing as u8], [0, 3, 4]);
-}
-
-#[test]
-fn without_required_tls_only_identify_passes() {
-    let limits = Limits::default();
-    let context = Context {
-        state: Init,
-        heartbeats: true,
-        tls_missing: true,
-        req_uncounted: false,
-        has_numbers: false,
-        limits: &limits,
-    };
-    let verbs = [
-        "FIN", "RDY", "REQ", "PUB", "MPUB", "DPUB", "NOP", "TOUCH", "SUB", "CLS", "AUTH", "FOO", "",
-    ];
-    for verb in verbs {
-        let text = format!("E_INVALID cannot {verb} in current state (TLS required)");
-        check_in(format!("{verb} x\n"), &context, No(text.as_bytes()));
-    }
-    let raw = b"E_INVALID cannot \xff in current state (TLS required)";
-    check_in(b"\xff\n", &context, No(raw));
-    check_in(
-        with_body("IDENTIFY", b"{}"),
-        &context,
-        Is(Command::Identify { body: b"{}" }),
-    );
-    let late = Context {
-        state: Subscribed,
-        ..context
-    };
-    check_in(
-        "IDENTIFY\n",
-        &late,
-        No(b"E_INVALID cannot IDENTIFY in current state"),
-    );
-}
-
-#[test]
-fn publish() {
-    check(
-        "PUB\n",
-        Init,
-        No(b"E_INVALID PUB insufficient number of parameters"),
-    );
-    check(
-        "PUB \n",
-        Init,
-        No(br#"E_BAD_TOPIC PUB topic name "" is not valid"#),
-    );
-    check(
-        "PUB a:b\n",
-        Init,
-        No(br#"E_BAD_TOPIC PUB topic name "a:b" is not valid"#),
-    );
-    // Captured from nsqd: the name is the bytes a " ff c3 a9 09 01.
-    check(
-        b"PUB a\"\xff\xc3\xa9\x09\x01\n",
-        Init,
-        No("E_BAD_TOPIC PUB topic name \"a\\\"\\xffé\\t\\x01\" is not valid".as_bytes()),
-    );
-    check(
-        "PUB t\n",
-        Init,
-        More(10, "E_BAD_MESSAGE PUB failed to read message body size"),
-    );
-    check(
-        b"PUB t\n\0\0\0",
-        Init,
-        More(10, "E_BAD_MESSAGE PUB failed to read message body size"),
-    );
-    check(
-        b"PUB t\n\0\0\0\x02",
-        Init,
-        More(12, "E_BAD_MESSAGE PUB failed to read message body"),
-    );
-    check(
-        b"PUB t\n\0\0\0\x02h",
-        Init,
-        More(12, "E_BAD_MESSAGE PUB failed to read message body"),
-    );
-    check(
-        with_body("PUB t", b"hi"),
-        Init,
-        Is(Command::Pub {
-            topic: topic("t"),
-            body: b"hi",
-            number: None,
-        }),
-    );
-    let size = |size: i32| with_size("PUB t", size, b"");
-    check(
-        size(0),
-        Init,
-        No(b"E_BAD_MESSAGE PUB invalid message body size 0"),
-    );
-    check(
-        size(-1),
-        Init,
-        No(b"E_BAD_MESSAGE PUB invalid message body size -1"),
-    );
-    check(
-        size(i32::MIN),
-        Init,
-        No(b"E_BAD_MESSAGE PUB invalid message body size -2147483648"),
-    );
-    check(
-        size(1_048_577),
-        Init,
-        No(b"E_BAD_MESSAGE PUB message too big 1048577 > 1048576"),
-    );
-    check(
-        size(i32::MAX),
-        Init,
-        No(b"E_BAD_MESSAGE PUB message too big 2147483647 > 1048576"),
-    );
-    let largest = vec![b'\n'; 1_048_576];
-    let largest_pub = with_body("PUB t", &largest);
-    check(
-        &largest_pub,
-        Init,
-        Is(Command::Pub {
-            topic: topic("t"),
-            body: &largest,
-            number: None,
-        }),
-    );
-    check(
-        &largest_pub[..1000],
-        Init,
-        More(1_048_586, "E_BAD_MESSAGE PUB failed to read message body"),
-    );
-}
-
-/// Returns an MPUB of topic `t` with this declared size, this count and these bytes behind them.
-fn mpub(size: i32, count: i32, rest: &[u8]) -> Vec<u8> {
-    [
-        b"MPUB t\n",
-        &size.to_be_bytes()[..],
-        &count.to_be_bytes(),
-        rest,
-    ]
-    .concat()
-}
-
-#[test]
-fn batches() {
-    check(
-        "MPUB\n",
-        Init,
-        No(b"E_INVALID MPUB insufficient number of parameters"),
-    );
-    // The code appears twice.
-    let text = br#"E_BAD_TOPIC E_BAD_TOPIC MPUB topic name "a:b" is not valid"#;
-    check("MPUB a:b\n", Init, No(text));
-    check(
-        "MPUB t\n",
-        Init,
-        MoreBut("t", 11, "E_BAD_BODY MPUB failed to read body size"),
-    );
-    let size = |size: i32| with_size("MPUB t", size, b"");
-    check(
-        size(0),
-        Init,
-        NoBut("t", b"E_BAD_BODY MPUB invalid body size 0"),
-    );
-    check(
-        size(-1),
-        Init,
-        NoBut("t", b"E_BAD_BODY MPUB invalid body size -1"),
-    );
-    check(
-        size(5_242_881),
-        Init,
-        NoBut("t", b"E_BAD_BODY MPUB body too big 5242881 > 5242880"),
-    );
-    check(
-        size(5_242_880),
-        Init,
-        MoreBut("t", 15, "E_BAD_BODY MPUB failed to read message count"),
-    );
-    for count in [0, -1, 1_048_576, i32::MAX] {
-        let text = format!("E_BAD_BODY MPUB invalid message count {count}");
-        check(mpub(9, count, b""), Init, NoBut("t", text.as_bytes()));
-    }
-    let no_size = "E_BAD_MESSAGE MPUB failed to read message(0) body size";
-    check(mpub(9, 1_048_575, b""), Init, MoreBut("t", 19, no_size));
-    let size = |size: i32| mpub(9, 1, &size.to_be_bytes());
-    check(
-        size(0),
-        Init,
-        NoBut("t", b"E_BAD_MESSAGE MPUB invalid message(0) body size 0"),
-    );
-    check(
-        size(-1),
-        Init,
-        NoBut("t", b"E_BAD_MESSAGE MPUB invalid message(0) body size -1"),
-    );
-    check(
-        size(1_048_577),
-        Init,
-        NoBut("t", b"E_BAD_MESSAGE MPUB message too big 1048577 > 1048576"),
-    );
-    check(
-        size(1_048_576),
-        Init,
-        MoreBut(
-            "t",
-            1_048_595,
-            "E_BAD_MESSAGE MPUB failed to read message body",
+fn an_incomplete_command_says_what_it_needs() {
+    const PUB_SIZE: &str = "E_BAD_MESSAGE PUB failed to read message body size";
+    const PUB_BODY: &str = "E_BAD_MESSAGE PUB failed to read message body";
+    const DPUB_SIZE: &str = "E_BAD_MESSAGE DPUB failed to read message body size";
+    const DPUB_BODY: &str = "E_BAD_MESSAGE DPUB failed to read message body";
+    const FIRST_SIZE: &str = "E_BAD_MESSAGE MPUB failed to read message(0) body size";
+    const SECOND_SIZE: &str = "E_BAD_MESSAGE MPUB failed to read message(1) body size";
+    const MPUB_BODY: &str = "E_BAD_MESSAGE MPUB failed to read message body";
+    let long_line = [&b"NOP "[..], &[b'x'; 16_379]].concat();
+    let long_body = with_size("PUB t", 1_048_576, &[b'x'; 1000]);
+    for (input, needs, topic, text) in [
+        (&b""[..], 1, None, ""),
+        (b"PUB t", 6, None, ""),
+        (&long_line, 16_384, None, ""),
+        (b"PUB t\n", 10, None, PUB_SIZE),
+        (b"PUB t\n\0\0\0", 10, None, PUB_SIZE),
+        (b"PUB t\n\0\0\0\x02", 12, None, PUB_BODY),
+        (b"PUB t\n\0\0\0\x02h", 12, None, PUB_BODY),
+        (&long_body, 1_048_586, None, PUB_BODY),
+        (b"DPUB t 1\n", 13, None, DPUB_SIZE),
+        (b"DPUB t 1\n\0\0\0\x01", 14, None, DPUB_BODY),
+        (
+            b"MPUB t\n",
+            11,
+            Some("t"),
+            "E_BAD_BODY MPUB failed to read body size",
         ),
-    );
-
-    let two = b"\0\0\0\x01a\0\0\0\x02bc";
-    let batch = Batch::from_packed(2, two).unwrap();
-    check(
-        mpub(15, 2, two),
-        Init,
-        Is(Command::Mpub {
-            topic: topic("t"),
-            batch,
-            number: None,
-        }),
-    );
-    // The declared size is compared with nothing.
-    for declared in [1, 1000, 5_242_880] {
-        check(
-            mpub(declared, 2, two),
-            Init,
-            Is(Command::Mpub {
-                topic: topic("t"),
-                batch,
-                number: None,
-            }),
-        );
+        (
+            b"MPUB t\n\0\x50\0\0",
+            15,
+            Some("t"),
+            "E_BAD_BODY MPUB failed to read message count",
+        ),
+        (
+            b"MPUB t\n\0\0\0\x09\0\x0f\xff\xff",
+            19,
+            Some("t"),
+            FIRST_SIZE,
+        ),
+        (
+            b"MPUB t\n\0\0\0\x09\0\0\0\x01\0\x10\0\0",
+            1_048_595,
+            Some("t"),
+            MPUB_BODY,
+        ),
+        // A size follows the first body, and nothing is decided without that size.
+        (
+            b"MPUB t\n\0\0\0\x0f\0\0\0\x02\0\0\0\x01",
+            24,
+            Some("t"),
+            MPUB_BODY,
+        ),
+        (
+            b"MPUB t\n\0\0\0\x0f\0\0\0\x02\0\0\0\x01a",
+            24,
+            Some("t"),
+            SECOND_SIZE,
+        ),
+        (
+            b"MPUB t\n\0\0\0\x0f\0\0\0\x02\0\0\0\x01a\0\0\0\x02",
+            26,
+            Some("t"),
+            MPUB_BODY,
+        ),
+        (
+            b"IDENTIFY\n",
+            13,
+            None,
+            "E_BAD_BODY IDENTIFY failed to read body size",
+        ),
+        (
+            b"IDENTIFY\n\0\x50\0\0",
+            5_242_893,
+            None,
+            "E_BAD_BODY IDENTIFY failed to read body",
+        ),
+        (
+            b"AUTH\n\0\0\0",
+            9,
+            None,
+            "E_BAD_BODY AUTH failed to read body size",
+        ),
+        (
+            b"AUTH\n\0\0\0\x01",
+            10,
+            None,
+            "E_BAD_BODY AUTH failed to read body",
+        ),
+    ] {
+        let expected = match topic {
+            Some(topic) => MoreBut(topic, needs, text),
+            None => More(needs, text),
+        };
+        check(input, Init, expected);
     }
-    let no_size = "E_BAD_MESSAGE MPUB failed to read message(1) body size";
-    check(mpub(15, 2, &two[..5]), Init, MoreBut("t", 24, no_size));
-    let no_body = "E_BAD_MESSAGE MPUB failed to read message body";
-    // A size follows the first body, and nothing is decided without that size.
-    check(mpub(15, 2, &two[..4]), Init, MoreBut("t", 24, no_body));
-    check(mpub(15, 2, &two[..9]), Init, MoreBut("t", 26, no_body));
-    let text = b"E_BAD_MESSAGE MPUB invalid message(1) body size 0";
-    check(mpub(15, 2, b"\0\0\0\x01a\0\0\0\0"), Init, NoBut("t", text));
 }
 
+/// The limits below zero and above a `u32` show the order of the checks, and the largest count.
 #[test]
-fn surplus_of_a_declared_mpub_size_is_the_next_command() {
-    // Captured from nsqd: size 3 too large, followed by `XX\n`.
-    let input = mpub(12, 1, b"\0\0\0\x01aXX\n");
-    let limits = Limits::default();
-    let context = Context {
-        state: Init,
-        heartbeats: true,
-        tls_missing: false,
-        req_uncounted: false,
-        has_numbers: false,
-        limits: &limits,
-    };
-    let mut decoder = Decoder::default();
-    let Decoded::Command {
-        command: Command::Mpub { batch, .. },
-        consumed,
-    } = decoder.decode(&input, &context)
-    else {
-        panic!();
-    };
-    assert!(batch.iter().eq([b"a"]));
-    check(
-        &input[consumed..],
-        Init,
-        No(b"E_INVALID invalid command XX"),
-    );
-}
-
-#[test]
-fn deferred_publish() {
-    check(
-        "DPUB\n",
-        Init,
-        No(b"E_INVALID DPUB insufficient number of parameters"),
-    );
-    check(
-        "DPUB a:b\n",
-        Init,
-        No(b"E_INVALID DPUB insufficient number of parameters"),
-    );
-    check(
-        "DPUB a:b x\n",
-        Init,
-        No(br#"E_BAD_TOPIC DPUB topic name "a:b" is not valid"#),
-    );
-    for number in ["x", "-1", "+1", "1.5", "1x"] {
-        let text = format!("E_INVALID DPUB could not parse timeout {number}");
-        check(format!("DPUB t {number}\n"), Init, No(text.as_bytes()));
-    }
-    check(
-        b"DPUB t \xff\n",
-        Init,
-        No(b"E_INVALID DPUB could not parse timeout \xff"),
-    );
-    // Captured from nsqd.
-    let text = b"E_INVALID DPUB timeout 3600001 out of range 0-3600000";
-    check("DPUB t 3600001\n", Init, No(text));
-    // The value is negative after wrap-around. The error names it as it was sent.
-    let text = b"E_INVALID DPUB timeout 18446744073709551615 out of range 0-3600000";
-    check("DPUB t 18446744073709551615\n", Init, No(text));
-    let accepted = [
-        ("0", 0),
-        ("", 0),
-        ("1", 1_000_000),
-        ("0001", 1_000_000),
-        ("3600000", 3_600_000_000_000),
-        // Captured from nsqd.
-        ("18446744073710", 448_384),
-        ("18446744073709551616", 0),
-    ];
-    for (number, ns) in accepted {
-        let (topic, defer) = (topic("t"), Duration::from_nanos(ns));
-        let input = with_body(&format!("DPUB t {number}"), b"x");
-        check(
-            input,
-            Init,
-            Is(Command::Dpub {
-                topic,
-                defer,
-                body: b"x",
-                number: None,
-            }),
-        );
-    }
-    let size = |size: i32| with_size("DPUB t 1", size, b"");
-    check(
-        "DPUB t 1\n",
-        Init,
-        More(13, "E_BAD_MESSAGE DPUB failed to read message body size"),
-    );
-    check(
-        size(0),
-        Init,
-        No(b"E_BAD_MESSAGE DPUB invalid message body size 0"),
-    );
-    check(
-        size(1_048_577),
-        Init,
-        No(b"E_BAD_MESSAGE DPUB message too big 1048577 > 1048576"),
-    );
-    check(
-        size(1),
-        Init,
-        More(14, "E_BAD_MESSAGE DPUB failed to read message body"),
-    );
-}
-
-#[test]
-fn subscribe() {
-    let ok = Command::Sub {
-        topic: topic("t"),
-        channel: channel("c#ephemeral"),
-    };
-    check("SUB t c#ephemeral\r\n", Init, Is(ok));
-    for line in ["SUB\n", "SUB t\n", "SUB a:b\n"] {
-        check(
-            line,
-            Init,
-            No(b"E_INVALID SUB insufficient number of parameters"),
-        );
-    }
-    check(
-        "SUB a:b c:d\n",
-        Init,
-        No(br#"E_BAD_TOPIC SUB topic name "a:b" is not valid"#),
-    );
-    check(
-        "SUB t \n",
-        Init,
-        No(br#"E_BAD_CHANNEL SUB channel name "" is not valid"#),
-    );
-    check(
-        "SUB t c:d\n",
-        Init,
-        No(br#"E_BAD_CHANNEL SUB channel name "c:d" is not valid"#),
-    );
-    let limits = Limits::default();
-    let silent = Context {
-        state: Init,
-        heartbeats: false,
-        tls_missing: false,
-        req_uncounted: false,
-        has_numbers: false,
-        limits: &limits,
-    };
-    check_in(
-        "SUB\n",
-        &silent,
-        No(b"E_INVALID cannot SUB with heartbeats disabled"),
-    );
-    let again = Context {
-        state: Subscribed,
-        ..silent
-    };
-    check_in(
-        "SUB\n",
-        &again,
-        No(b"E_INVALID cannot SUB in current state"),
-    );
-}
-
-#[test]
-fn ready_count() {
-    let accepted = [
-        ("RDY", 1),
-        ("RDY ", 0),
-        ("RDY 0", 0),
-        ("RDY 2500", 2500),
-        ("RDY 007", 7),
-    ];
-    for (line, count) in accepted {
-        check(format!("{line}\n"), Subscribed, Is(Command::Rdy { count }));
-    }
-    check(
-        "RDY 18446744073709551617\n",
-        Subscribed,
-        Is(Command::Rdy { count: 1 }),
-    );
-    for (number, count) in [("2501", "2501"), ("18446744073709551615", "-1")] {
-        let text = format!("E_INVALID RDY count {count} out of range 0-2500");
-        check(format!("RDY {number}\n"), Subscribed, No(text.as_bytes()));
-    }
-    for number in ["x", "-1", "1.0", "\t1"] {
-        let text = format!("E_INVALID RDY could not parse count {number}");
-        check(format!("RDY {number}\n"), Subscribed, No(text.as_bytes()));
-    }
-    let limits = Limits {
+fn odd_limits_hold_too() {
+    let odd = Limits {
+        body_bytes_max: -5,
         rdy_count_max: i64::MAX,
         ..Limits::default()
     };
-    let context = Context {
-        state: Subscribed,
-        heartbeats: true,
-        tls_missing: false,
-        req_uncounted: false,
-        has_numbers: false,
-        limits: &limits,
-    };
-    check_in(
-        "RDY 4294967296\n",
-        &context,
-        Is(Command::Rdy { count: u32::MAX }),
-    );
-}
-
-#[test]
-fn answers_to_messages() {
-    for verb in ["FIN", "TOUCH", "REQ"] {
-        let text = format!("E_INVALID {verb} insufficient number of params");
-        check(format!("{verb}\n"), Subscribed, No(text.as_bytes()));
-        let bad = b"E_INVALID invalid message ID";
-        for id in ["", "18a2f0353326900", "18a2f035332690000"] {
-            check(format!("{verb} {id} 0\n"), Closing, No(bad));
-        }
+    for verb in ["IDENTIFY", "AUTH"] {
+        let text = format!("E_BAD_BODY {verb} body too big -1 > -5");
+        check_in(
+            with_size(verb, -1, b""),
+            &context(Init, &odd),
+            No(text.as_bytes()),
+        );
     }
-    // Any sixteen bytes are accepted.
-    let odd = MessageId(*b"\xff\0\r\tABCDEFGHIJKL");
-    check(
-        [b"FIN ", &odd.0[..], b"\n"].concat(),
-        Subscribed,
-        Is(Command::Fin { id: odd }),
-    );
-    // A CR as the last byte is different: it belongs to the LF.
-    let bad = b"E_INVALID invalid message ID";
-    check("FIN 18a2f0353326900\r\n", Subscribed, No(bad));
+    let count = u32::MAX;
+    let ready = Is(Command::Rdy { count });
+    check_in("RDY 4294967296\n", &context(Subscribed, &odd), ready);
 }
 
+/// A requeue after a time that is too long is clamped, which only the log shows.
 #[test]
 fn requeue_clamps() {
-    let req = |timeout_ns: u64, clamped_from_ns: Option<i64>| {
-        let timeout = Duration::from_nanos(timeout_ns);
-        Is(Command::Req {
+    let hour = 3_600_000_000_000;
+    for (number, timeout_ns, clamped_from_ns) in [
+        ("3600000", hour, None),
+        ("3600001", hour, Some(3_600_001_000_000)),
+        ("18446744073710", 448_384, None),
+        ("18446744073709551615", 0, Some(-1_000_000)),
+    ] {
+        let command = Command::Req {
             id: id(),
-            timeout,
+            timeout: Duration::from_nanos(timeout_ns),
             clamped_from_ns,
             is_counted: true,
-        })
-    };
-    let line = |number: &str| format!("REQ {ID} {number}\n");
-    let hour = 3_600_000_000_000;
-    check(line(""), Subscribed, req(0, None));
-    check(line("0"), Subscribed, req(0, None));
-    check(line("1500"), Closing, req(1_500_000_000, None));
-    check(line("3600000"), Subscribed, req(hour, None));
-    check(
-        line("3600001"),
-        Subscribed,
-        req(hour, Some(3_600_001_000_000)),
-    );
-    check(line("18446744073710"), Subscribed, req(448_384, None));
-    check(
-        line("18446744073709551615"),
-        Subscribed,
-        req(0, Some(-1_000_000)),
-    );
-    let text = b"E_INVALID REQ insufficient number of params";
-    check(format!("REQ {ID}\n"), Subscribed, No(text));
-    check("REQ x\n", Subscribed, No(text));
-    check("REQ x y\n", Subscribed, No(b"E_INVALID invalid message ID"));
-    for number in ["-1", "x"] {
-        let text = format!("E_INVALID REQ could not parse timeout {number}");
-        check(line(number), Subscribed, No(text.as_bytes()));
+        };
+        check(format!("REQ {ID} {number}\n"), Subscribed, Is(command));
     }
 }
 
@@ -801,12 +269,8 @@ fn requeue_clamps() {
 fn requeue_without_an_attempt() {
     let limits = Limits::default();
     let agreed = Context {
-        state: Subscribed,
-        heartbeats: true,
-        tls_missing: false,
         req_uncounted: true,
-        has_numbers: false,
-        limits: &limits,
+        ..context(Subscribed, &limits)
     };
     let req = |is_counted| {
         Is(Command::Req {
@@ -839,12 +303,8 @@ fn requeue_without_an_attempt() {
 fn numbers_of_publishes() {
     let limits = Limits::default();
     let numbered = Context {
-        state: Init,
-        heartbeats: true,
-        tls_missing: false,
-        req_uncounted: false,
         has_numbers: true,
-        limits: &limits,
+        ..context(Init, &limits)
     };
     let t = TopicName::new(b"t").unwrap();
     let number = crate::origin::Number::new(7);
@@ -906,71 +366,6 @@ fn numbers_of_publishes() {
 }
 
 #[test]
-fn identify_and_auth() {
-    for verb in ["IDENTIFY", "AUTH"] {
-        let at = verb.len() + 1;
-        let text = |text: &str| format!("E_BAD_BODY {verb} {text}");
-        let size = |size: i32| with_size(verb, size, b"");
-        check(
-            format!("{verb}\n"),
-            Init,
-            More(at + 4, &text("failed to read body size")),
-        );
-        check(size(1), Init, More(at + 5, &text("failed to read body")));
-        check(size(0), Init, No(text("invalid body size 0").as_bytes()));
-        check(size(-1), Init, No(text("invalid body size -1").as_bytes()));
-        let too_big = text("body too big 5242881 > 5242880");
-        check(size(5_242_881), Init, No(too_big.as_bytes()));
-        check(
-            size(5_242_880),
-            Init,
-            More(at + 4 + 5_242_880, &text("failed to read body")),
-        );
-        // A limit below zero shows the order of the checks.
-        let limits = Limits {
-            body_bytes_max: -5,
-            ..Limits::default()
-        };
-        let context = Context {
-            state: Init,
-            heartbeats: true,
-            tls_missing: false,
-            req_uncounted: false,
-            has_numbers: false,
-            limits: &limits,
-        };
-        check_in(
-            size(-1),
-            &context,
-            No(text("body too big -1 > -5").as_bytes()),
-        );
-    }
-    check(
-        with_body("IDENTIFY", b"{}"),
-        Init,
-        Is(Command::Identify { body: b"{}" }),
-    );
-    check(
-        with_body("AUTH", b"\n\xff"),
-        Init,
-        Is(Command::Auth { secret: b"\n\xff" }),
-    );
-    for line in ["AUTH \n", "AUTH x\n"] {
-        check(
-            line,
-            Init,
-            No(b"E_INVALID AUTH invalid number of parameters"),
-        );
-    }
-    // The state is checked first.
-    check(
-        "AUTH x\n",
-        Subscribed,
-        No(b"E_INVALID cannot AUTH in current state"),
-    );
-}
-
-#[test]
 fn numbers_wrap_around() {
     let table: [(&[u8], Option<u64>); 8] = [
         (b"", Some(0)),
@@ -993,14 +388,7 @@ fn numbers_wrap_around() {
 #[test]
 fn less_input_than_was_asked_for_costs_nothing_and_reset_forgets() {
     let limits = Limits::default();
-    let context = Context {
-        state: Init,
-        heartbeats: true,
-        tls_missing: false,
-        req_uncounted: false,
-        has_numbers: false,
-        limits: &limits,
-    };
+    let context = context(Init, &limits);
     let mut decoder = Decoder::default();
     let input = with_body("PUB t", b"hello");
     assert_eq!(
@@ -1042,7 +430,7 @@ proptest! {
             input[at] = byte;
         }
         let limits = Limits::default();
-        let context = Context { state: Subscribed, heartbeats: true, tls_missing: false, req_uncounted: false, has_numbers: false, limits: &limits };
+        let context = context(Subscribed, &limits);
         let decoded = Decoder::default().decode(&input, &context);
         if let Some(found) = fin(input.first_chunk().unwrap()) {
             let Decoded::Command { command: Command::Fin { id }, consumed } = decoded else {

@@ -17,13 +17,6 @@ const UNCLAIMED: &str =
     "<topic pattern>=keep, drop, bytes:<n>, age:<duration>, or bytes:<n>+age:<duration>";
 const DEDUP: &str = "<topic pattern>=<publisher, body or json:/pointer>[,window=<count or duration>][,memory=<bytes>]";
 
-/// The most entries of one flag that begin with a pattern. Each entry is compared with the earlier ones, and each new
-/// topic with all.
-const ENTRIES_MAX: usize = 1024;
-
-/// The longest pattern. A name has at most 64 characters.
-const PATTERN_BYTES_MAX: usize = 128;
-
 /// The values of the flags whose entries are rules, for all shards.
 #[derive(Clone)]
 pub struct Rules {
@@ -72,12 +65,6 @@ fn read_patterns<R: Default, E: Display>(
     add: fn(&mut R, &str) -> Result<(), String>,
     check_order: fn(&R) -> Result<(), E>,
 ) -> Result<R, String> {
-    if entries.len() > ENTRIES_MAX {
-        return Err(format!(
-            "{flag}: there are {} entries, and there may be {ENTRIES_MAX}; a * in a pattern can stand for several topics",
-            entries.len()
-        ));
-    }
     let rules: R = read(flag, entries, |rules, entry| {
         add(rules, entry).map_err(|why| format!("is not {form}: {why}"))
     })?;
@@ -285,11 +272,6 @@ fn memory_bytes(text: &str) -> Result<u64, String> {
 
 /// Checks a pattern, which may have `others` beside letters and digits. The error is the reason of the refusal.
 fn check_pattern(pattern: &str, others: &str) -> Result<(), String> {
-    if pattern.len() > PATTERN_BYTES_MAX {
-        return Err(format!(
-            "the pattern has more than {PATTERN_BYTES_MAX} characters"
-        ));
-    }
     let is_wrong = |it: &char| !it.is_ascii_alphanumeric() && !others.contains(*it);
     if let Some(wrong) = pattern.chars().find(is_wrong) {
         return Err(format!("{wrong:?} is in no name of a topic"));

@@ -15,7 +15,7 @@ use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use futures_channel::mpsc;
 use futures_lite::StreamExt;
 use program::http::{Failure, Query, Reply};
-use program::metrics::{Exposition, Format};
+use program::metrics::Exposition;
 use rustix::fs::statvfs;
 
 mod families;
@@ -41,11 +41,7 @@ struct Disk {
 ///
 /// # Errors
 /// 503 if too many long answers are being prepared.
-pub(super) async fn metrics<B: Broker>(
-    broker: &B,
-    query: &Query<'_>,
-    format: Format,
-) -> Result<Reply, Failure> {
+pub(super) async fn metrics<B: Broker>(broker: &B, query: &Query<'_>) -> Result<Reply, Failure> {
     let filter = StatsFilter {
         topic: query.get_filter("topic"),
         channel: query.get_filter("channel"),
@@ -70,7 +66,7 @@ pub(super) async fn metrics<B: Broker>(
     let render = move || {
         figures.snapshot.sort();
         figures.disk = disk(&figures.info.config.data_path);
-        let mut out = Exposition::in_parts(format, move |part| {
+        let mut out = Exposition::in_parts(move |part| {
             // The caller may be gone: an HTTP client that hung up.
             let _ = sender.unbounded_send(part);
         });
@@ -81,7 +77,7 @@ pub(super) async fn metrics<B: Broker>(
     begun.map_err(|Busy| BUSY)?;
     let first = parts.next().await.ok_or(BUSY)?;
     let poll_next = move |cx: &mut Context<'_>| parts.poll_next(cx);
-    Ok(Reply::metrics_as_made(format, first, poll_next))
+    Ok(Reply::metrics_as_made(first, poll_next))
 }
 
 /// Asks the file system of the data path. `None`: it does not answer.

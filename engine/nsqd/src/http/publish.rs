@@ -24,7 +24,7 @@ pub(super) async fn publish<B: Broker>(
     if body.announces_more_than(bytes_max) {
         return Err(Failure::too_large(TOO_BIG));
     }
-    let received = body.receive_decoded(bytes_max).await?.complete(TOO_BIG)?;
+    let received = body.receive(bytes_max).await.complete(TOO_BIG)?;
     if received.is_empty() {
         return Err(Failure::bad("MSG_EMPTY"));
     }
@@ -64,7 +64,7 @@ pub(super) async fn publish_many<B: Broker>(
             true
         }
     };
-    let received = body.receive_decoded(limits.body_bytes_max).await?;
+    let received = body.receive(limits.body_bytes_max).await;
     let split = if is_binary { split_binary } else { split_lines };
     match split(received, limits) {
         Ok(bodies) if bodies.count() > 0 => {
@@ -179,39 +179,5 @@ mod tests {
         let last = Some("9223372036854775807");
         assert!(parsed(Some("7f"), last, 1).is_ok());
         assert_eq!(parsed(Some("7f"), last, 2), invalid("INVALID_NUMBER"));
-    }
-
-    #[test]
-    fn delays() {
-        let check = |text: &str, expected: Option<Option<u64>>| {
-            let defer = parse_defer(Some(text), Duration::from_secs(3600));
-            assert_eq!(
-                defer,
-                expected.map(|ms| ms.map(Duration::from_millis)),
-                "{text:?}"
-            );
-        };
-        assert_eq!(parse_defer(None, Duration::ZERO), Some(None));
-        check("1500", Some(Some(1500)));
-        check("+5", Some(Some(5)));
-        check("0", Some(None));
-        check("-0", Some(None));
-        check("007", Some(Some(7)));
-        check("3600000", Some(Some(3_600_000)));
-        let bad = [
-            "3600001",
-            "-1",
-            "",
-            "abc",
-            "1.5",
-            "0x10",
-            "1_0",
-            " 1",
-            "+",
-            "18446744073710",
-        ];
-        for text in bad {
-            check(text, None);
-        }
     }
 }

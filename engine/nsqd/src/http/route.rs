@@ -20,7 +20,6 @@ pub(super) enum Endpoint {
     Channel(Action),
     ConfigGet,
     ConfigPut,
-    ConfigPutMany,
     PprofIndex,
     PprofCommandLine,
     PprofSymbol,
@@ -41,10 +40,7 @@ impl Endpoint {
     }
 }
 
-/// The path of several keys together. nsqd does not have this path.
-pub(super) const CONFIG: &str = "/config";
-
-/// Every route.
+/// Every route. The answers to other paths and methods are recorded (`tests/differential/http_routing.case`).
 pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/ping", Endpoint::Ping),
     ("GET", "/ready", Endpoint::Ready),
@@ -78,7 +74,6 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ),
     ("GET", "/config/*", Endpoint::ConfigGet),
     ("PUT", "/config/*", Endpoint::ConfigPut),
-    ("PUT", CONFIG, Endpoint::ConfigPutMany),
     ("GET", "/debug/pprof/", Endpoint::PprofIndex),
     ("GET", "/debug/pprof/cmdline", Endpoint::PprofCommandLine),
     ("GET", "/debug/pprof/symbol", Endpoint::PprofSymbol),
@@ -91,95 +86,3 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("PUT", "/debug/setblockrate", Endpoint::SetBlockRate),
     ("POST", "/debug/freememory", Endpoint::FreeMemory),
 ];
-
-#[cfg(test)]
-mod tests {
-    use program::http::{Routed, route};
-
-    use super::*;
-
-    #[test]
-    fn routes_of_the_specification() {
-        let check = |method: &str, path: &str, expected: Routed<Endpoint>| {
-            assert_eq!(route(ROUTES, method, path), expected, "{method} {path}");
-        };
-        let allow = |text: &str| text.to_string();
-        let found = |endpoint| Routed::Found(endpoint, Vec::new());
-        let redirect = |path: &str| Routed::Redirect(path.to_string());
-        check("GET", "/ping", found(Endpoint::Ping));
-        check("GET", "/%70ing", found(Endpoint::Ping));
-        check(
-            "POST",
-            "/topic/unpause",
-            found(Endpoint::Topic(Action::Unpause)),
-        );
-        for path in [
-            "/ping/",
-            "/PING",
-            "//ping",
-            "/a/../ping",
-            "/ping%2f",
-            "/./Ping/",
-            "/../ping",
-        ] {
-            check("GET", path, redirect("/ping"));
-        }
-        check("POST", "/PUB", redirect("/pub"));
-        check("POST", "/Topic/Create/", redirect("/topic/create"));
-        for path in ["/topic/create/", "/", "/nope", "/ping/x", "/put", "/pingx"] {
-            check("GET", path, Routed::NotFound);
-        }
-        check("HEAD", "/ping/", Routed::NotFound);
-        check("PUT", "/PING", Routed::NotFound);
-        check("HEAD", "/ping", Routed::WrongMethod(allow("GET, OPTIONS")));
-        check("BREW", "/pub", Routed::WrongMethod(allow("OPTIONS, POST")));
-        check("GET", "/pub", Routed::WrongMethod(allow("OPTIONS, POST")));
-        check(
-            "OPTIONS",
-            "/pub",
-            Routed::Options(Some(allow("OPTIONS, POST"))),
-        );
-        check("OPTIONS", "/PUB", Routed::NotFound);
-        check("OPTIONS", "*", Routed::Options(None));
-        check(
-            "GET",
-            "*",
-            Routed::WrongMethod(allow("GET, OPTIONS, POST, PUT")),
-        );
-        let option = |endpoint, name: &str| Routed::Found(endpoint, vec![name.to_string()]);
-        check("GET", "/config/Foo", option(Endpoint::ConfigGet, "Foo"));
-        check("PUT", "/config/a%20b", option(Endpoint::ConfigPut, "a b"));
-        check("GET", "/CONFIG/Foo", redirect("/config/Foo"));
-        check("GET", "/Config//Id/", redirect("/config/Id"));
-        check("PUT", "/config/a%20b/", redirect("/config/a%20b"));
-        for path in [
-            "/config/",
-            "/config/a/b",
-            "/config/a%2fb",
-            "/debug",
-            "/debug/pprof/mutex",
-        ] {
-            check("GET", path, Routed::NotFound);
-        }
-        check(
-            "POST",
-            "/config/x",
-            Routed::WrongMethod(allow("GET, OPTIONS, PUT")),
-        );
-        check("GET", "/debug/pprof/", found(Endpoint::PprofIndex));
-        check("GET", "/debug/pprof", redirect("/debug/pprof/"));
-        check("POST", "/debug/freememory/", redirect("/debug/freememory"));
-        let all = Some(allow("GET, OPTIONS, POST"));
-        check("OPTIONS", "/debug/pprof/symbol", Routed::Options(all));
-        // nsqd before 1.0.
-        for path in [
-            "/put",
-            "/mput",
-            "/create_topic",
-            "/delete_channel",
-            "/empty_channel",
-        ] {
-            check("POST", path, Routed::NotFound);
-        }
-    }
-}

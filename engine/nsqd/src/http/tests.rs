@@ -328,12 +328,6 @@ fn ask(broker: &Rc<Fake>, method: &str, target: &str, body: &str) -> (u16, Strin
     status_and_body(&talk(broker, &request))
 }
 
-fn ask_chunked(broker: &Rc<Fake>, target: &str, chunks: &str) -> (u16, String) {
-    let request =
-        format!("POST {target} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n{chunks}");
-    status_and_body(&talk(broker, &request))
-}
-
 fn status_and_body(answer: &str) -> (u16, String) {
     let (head, body) = answer
         .split_once("\r\n\r\n")
@@ -358,31 +352,8 @@ fn is_failure(answer: (u16, String), status: u16, word: &str) {
     assert_eq!(failure(answer), (status, word.to_string()));
 }
 
-/// Posts each body to its target, and compares the refusals.
-fn check_refusals(broker: &Rc<Fake>, cases: &[(&str, &str, u16, &str)]) {
-    for (target, body, status, word) in cases {
-        let answer = failure(ask(broker, "POST", target, body));
-        assert_eq!(answer, (*status, (*word).to_owned()), "{target}");
-    }
-}
-
-/// The same with chunks.
-fn check_refused_chunks(broker: &Rc<Fake>, cases: &[(&str, &str, u16, &str)]) {
-    for (target, chunks, status, word) in cases {
-        let answer = failure(ask_chunked(broker, target, chunks));
-        assert_eq!(answer, (*status, (*word).to_owned()), "{target}");
-    }
-}
-
 fn calls(broker: &Rc<Fake>) -> Vec<String> {
     broker.calls.take()
-}
-
-fn sorted_head(answer: &str) -> Vec<&str> {
-    let (head, _) = answer.split_once("\r\n\r\n").unwrap();
-    let mut lines: Vec<&str> = head.split("\r\n").collect();
-    lines[1..].sort_unstable();
-    lines
 }
 
 #[test]
@@ -402,67 +373,6 @@ fn readiness_is_apart_from_liveness() {
     check(exiting, (503, "NOK - exiting"), 200);
     let unhealthy: fn(&mut Fake) = |it| it.health = Err("no room".to_owned());
     check(unhealthy, (503, "NOK - no room"), 500);
-}
-
-#[test]
-fn several_keys_are_set_together_or_not_at_all() {
-    let broker = Rc::new(fake());
-    let put = |body: &str| ask(&broker, "PUT", "/config", body);
-    let ok = |text: &str| (200, text.to_owned());
-    let answer = concat!(
-        r#"{"drain":"took effect","max_msg_size":"needs a restart","mem_queue_size":"unchanged","#,
-        r#""nsqlookupd_tcp_addresses":"took effect","typo":"unknown"}"#
-    );
-    let json = r#"{"nsqlookupd_tcp_addresses": ["127.0.0.1:1"], "max_msg_size": 2048, "mem_queue_size": 10000,
-                   "typo": 1, "drain": true}"#;
-    assert_eq!(put(json), ok(answer));
-    let addresses = || broker.lookupd_addresses.borrow().clone();
-    assert_eq!(addresses(), Some(vec!["127.0.0.1:1".to_owned()]));
-    assert!(broker.is_draining.get());
-    // The same in TOML.
-    let toml = "drain = false\nnsqlookupd_tcp_addresses = []\nmax_msg_size = 2048\nsync_timeout = \"2s\"\n";
-    let answer = concat!(
-        r#"{"drain":"took effect","max_msg_size":"needs a restart","#,
-        r#""nsqlookupd_tcp_addresses":"took effect","sync_timeout":"unchanged"}"#
-    );
-    assert_eq!(put(toml), ok(answer));
-    assert!(!broker.is_draining.get());
-    assert_eq!(addresses(), None);
-
-    // A value that a start would refuse refuses all.
-    let check = |body: &str, expected: &str| {
-        let (status, answer) = put(body);
-        assert_eq!((status, answer.as_str()), (400, expected), "{body}");
-        assert!(!broker.is_draining.get());
-    };
-    check(
-        r#"{"drain": true, "max_deflate_level": 10, "msg_timeout": "2s", "x": 1}"#,
-        concat!(
-            r#"{"drain":"unchanged","max_deflate_level":"refused: --max-deflate-level must be [1,9]","#,
-            r#""msg_timeout":"needs a restart","x":"unknown"}"#
-        ),
-    );
-    check(
-        r#"{"drain": "yes"}"#,
-        r#"{"drain":"refused: drain must be true or false"}"#,
-    );
-    check(
-        r#"{"drain": true, "snappy": 1}"#,
-        concat!(
-            r#"{"drain":"unchanged","snappy":"refused: Resolve failed to coerce value 1 (true) for field SnappyEnabled "#,
-            r#"- write true or false: nsqd takes 0 for true"}"#
-        ),
-    );
-    for (body, reason) in [("{", "json: "), ("drain", "toml: line 1: ")] {
-        let (status, answer) = put(body);
-        let start = format!(r#"{{"message":"INVALID_BODY","reason":"{reason}"#);
-        assert!(status == 400 && answer.starts_with(&start), "{answer}");
-    }
-    assert_eq!(put(""), ok("{}"));
-    // nsqd has no such path.
-    for method in ["GET", "POST", "OPTIONS"] {
-        assert_eq!(ask(&broker, method, "/config", "").0, 404);
-    }
 }
 
 #[test]
@@ -489,202 +399,16 @@ fn the_drain_is_a_key_of_config() {
 }
 
 #[test]
-fn complete_responses_are_those_of_the_specification() {
-    let broker = Rc::new(fake());
-    let json = "Content-Type: application/json; charset=utf-8";
-    let nsq = "X-Nsq-Content-Type: nsq; version=1.0";
-    let text = "Content-Type: text/plain; charset=utf-8";
-    let html = "Content-Type: text/html; charset=utf-8";
-    let allow = "Allow: GET, OPTIONS";
-    let check = |request: &str, head: &[&str], body: &str| {
-        let answer = talk(&broker, &format!("{request} HTTP/1.1\r\nHost: x\r\n\r\n"));
-        assert_eq!(sorted_head(&answer), head, "{request}");
-        assert_eq!(status_and_body(&answer).1, body, "{request}");
-    };
-    let ok = "HTTP/1.1 200 OK";
-    check(
-        "POST /topic/create?topic=t1",
-        &[ok, "Content-Length: 0", nsq],
-        "",
-    );
-    let missing = "HTTP/1.1 404 Not Found";
-    let not_found = r#"{"message":"NOT_FOUND"}"#;
-    check(
-        "GET /nope",
-        &[missing, "Content-Length: 23", json, nsq],
-        not_found,
-    );
-    let not_allowed = "HTTP/1.1 405 Method Not Allowed";
-    check(
-        "HEAD /ping",
-        &[not_allowed, allow, "Content-Length: 32", json, nsq],
-        "",
-    );
-    check("GET /ping", &[ok, "Content-Length: 2", text], "OK");
-    check(
-        "OPTIONS /pub",
-        &[ok, "Allow: OPTIONS, POST", "Content-Length: 0"],
-        "",
-    );
-    check("OPTIONS *", &[ok, "Content-Length: 0"], "");
-    let moved = "HTTP/1.1 301 Moved Permanently";
-    check(
-        "GET /Stats/?format=json&a=b",
-        &[
-            moved,
-            "Content-Length: 61",
-            html,
-            "Location: /stats?format=json&a=b",
-        ],
-        "<a href=\"/stats?format=json&amp;a=b\">Moved Permanently</a>.\n\n",
-    );
-    let elsewhere = "HTTP/1.1 307 Temporary Redirect";
-    check(
-        "POST /PUB?topic=x",
-        &[elsewhere, "Content-Length: 0", "Location: /pub?topic=x"],
-        "",
-    );
-}
-
-#[test]
-fn options_are_shown_and_two_can_be_set() {
-    let broker = Rc::new(fake());
-    let get = |option: &str| ask(&broker, "GET", &format!("/config/{option}"), "");
-    let put = |option: &str, body: &str| ask(&broker, "PUT", &format!("/config/{option}"), body);
-    let shows = |option: &str, value: &str| {
-        assert_eq!(get(option), (200, value.to_string()), "{option}");
-    };
-    for (option, value) in [
-        ("log_prefix", "[x] "),
-        ("max_rdy_count", "-3"),
-        ("broadcast_tcp_port", "4150"),
-        ("broadcast_http_port", "80"),
-        ("statsd_prefix", "nsq.node1_80."),
-        ("data_path", ""),
-    ] {
-        shows(option, value);
-    }
-    let text = "GET /config/tcp_address HTTP/1.1\r\nHost: x\r\n\r\n";
-    let number = "GET /config/max_msg_size HTTP/1.1\r\nHost: x\r\n\r\n";
-    assert_eq!(
-        talk(&broker, &format!("{text}{number}")),
-        "HTTP/1.1 200 OK\r\nX-Nsq-Content-Type: nsq; version=1.0\r\nContent-Length: 12\r\n\
-         Content-Type: text/plain; charset=utf-8\r\n\r\n0.0.0.0:4150\
-         HTTP/1.1 200 OK\r\nContent-Type: application/json; charset=utf-8\r\n\
-         X-Nsq-Content-Type: nsq; version=1.0\r\nContent-Length: 7\r\n\r\n1048576"
-    );
-    for option in [
-        "node_id",
-        "lookupd_tcp_address",
-        "log-level",
-        "config",
-        "verbose",
-        "ID",
-    ] {
-        is_failure(get(option), 400, "INVALID_OPTION");
-        is_failure(put(option, "x"), 400, "INVALID_OPTION");
-        is_failure(put(option, ""), 413, "INVALID_VALUE");
-    }
-    let needs_restart =
-        r#"{"message":"INVALID_OPTION","reason":"a change of deflate needs a restart"}"#;
-    assert_eq!(put("deflate", "true"), (400, needs_restart.to_owned()));
-    is_failure(put("log_level", "longer than ten"), 413, "INVALID_VALUE");
-    for bad in ["warning", "\"info\"", " info", "info\n", "2"] {
-        is_failure(put("log_level", bad), 400, "INVALID_VALUE");
-    }
-    // The level is the whole process': other tests log, too, and must not miss it.
-    assert_eq!(put("log_level", "INFO"), (200, "2".to_string()));
-    shows("log_level", "2");
-
-    let addresses = "nsqlookupd_tcp_addresses";
-    for bad in ["x", "[1]", "[null]", "{}", "\"a\"", "[] x"] {
-        is_failure(put(addresses, bad), 400, "INVALID_VALUE");
-    }
-    shows(addresses, "[]");
-    assert_eq!(
-        put(addresses, " [\"<a\"] "),
-        (200, r#"["\u003ca"]"#.to_string())
-    );
-    shows(addresses, r#"["\u003ca"]"#);
-    assert_eq!(put(addresses, "null"), (200, "null".to_string()));
-    shows(addresses, "null");
-    is_failure(
-        status_and_body(&talk(
-            &broker,
-            "PUT /config/x HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nab",
-        )),
-        500,
-        "INTERNAL_ERROR",
-    );
-}
-
-#[test]
-fn debugging_answers_what_makes_sense_here() {
+fn the_profiler_says_where_to_look() {
     let broker = Rc::new(fake());
     let get = |path: &str| ask(&broker, "GET", &format!("/debug/pprof/{path}"), "");
-    assert_eq!(get("symbol"), (200, "num_symbols: 1\n".to_string()));
     let (status, arguments) = get("cmdline");
     assert_eq!(status, 200);
     let first = std::env::args().next().expect("the program's name");
     assert_eq!(arguments.split('\0').next(), Some(first.as_str()));
-    for profile in [
-        "heap",
-        "goroutine",
-        "block",
-        "threadcreate",
-        "profile?seconds=1",
-    ] {
+    for profile in ["", "heap", "goroutine", "block", "threadcreate", "profile"] {
         assert_eq!(get(profile).0, 200, "{profile}");
     }
-    is_failure(get("mutex"), 404, "NOT_FOUND");
-    assert_eq!(
-        sorted_head(&talk(
-            &broker,
-            "GET /debug/pprof/ HTTP/1.1\r\nHost: x\r\n\r\n"
-        ))[2..],
-        [
-            "Content-Type: text/html; charset=utf-8",
-            "X-Content-Type-Options: nosniff"
-        ]
-    );
-    let rate =
-        |query: &str, body: &str| ask(&broker, "PUT", &format!("/debug/setblockrate{query}"), body);
-    assert_eq!(rate("?rate=5", "").0, 200);
-    assert_eq!(rate("?rate=x", "rate=7").0, 200);
-    for (query, body, why) in [
-        ("?rate=abc", "", "\"abc\": invalid syntax"),
-        ("", "rate=abc", "\"abc\": invalid syntax"),
-        ("", "", "\"\": invalid syntax"),
-        (
-            "?rate=99999999999999999999",
-            "",
-            "\"99999999999999999999\": value out of range",
-        ),
-    ] {
-        let text = format!("invalid block rate : strconv.Atoi: parsing {why}");
-        assert_eq!(rate(query, body), (400, text));
-    }
-    assert_eq!(ask(&broker, "POST", "/debug/freememory", "").0, 200);
-}
-
-#[test]
-fn continue_is_sent_when_the_body_is_wanted() {
-    let broker = Rc::new(fake());
-    let head = "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n";
-    let answer = talk(&broker, &format!("{head}Content-Length: 2\r\n\r\nhi"));
-    assert!(
-        answer.starts_with("HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 200 OK\r\n"),
-        "{answer}"
-    );
-    let old = head.replace("1.1", "1.0");
-    let answer = talk(&broker, &format!("{old}Content-Length: 2\r\n\r\nhi"));
-    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
-    let answer = talk(&broker, &format!("{head}Content-Length: 11\r\n\r\n"));
-    assert!(
-        answer.starts_with("HTTP/1.1 413 Request Entity Too Large\r\n"),
-        "{answer}"
-    );
-    assert!(answer.contains("Connection: close\r\n"), "{answer}");
 }
 
 #[test]
@@ -730,69 +454,6 @@ fn answers_are_these_bytes() {
         let answer = talk(&broker, &format!("{start}{filler}\r\n\r\n"));
         assert_eq!(status_and_body(&answer).0, status);
     }
-}
-
-#[test]
-fn connections_are_kept_or_closed_as_asked() {
-    let broker = Rc::new(fake());
-    let ping = "GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
-    let answer = talk(
-        &broker,
-        &format!("{ping}{ping}GET http://any/ping HTTP/1.1\r\nHost: x\r\n\r\n"),
-    );
-    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 3, "pipelined");
-    assert!(!answer.contains("Connection"));
-    let close = "GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
-    let answer = talk(&broker, &format!("{close}{ping}"));
-    assert_eq!(answer.matches("HTTP/1.1 200 OK").count(), 1);
-    assert_eq!(answer.matches("Connection: close").count(), 1, "{answer}");
-    let answer = talk(&broker, "GET /ping HTTP/1.0\r\n\r\n");
-    assert!(answer.starts_with("HTTP/1.0 200 OK\r\n"), "{answer}");
-    let old = "GET /ping HTTP/1.0\r\nConnection: keep-alive\r\n\r\n";
-    let answer = talk(&broker, &format!("{old}{old}"));
-    assert_eq!(answer.matches("HTTP/1.0 200 OK").count(), 2);
-    assert_eq!(
-        answer
-            .to_lowercase()
-            .matches("connection: keep-alive")
-            .count(),
-        2,
-        "{answer}"
-    );
-}
-
-#[test]
-fn errors_of_the_protocol() {
-    let broker = Rc::new(fake());
-    let check = |request: &str, status: &str, body: &str| {
-        assert_eq!(
-            talk(&broker, request),
-            format!(
-                "HTTP/1.1 {status}\r\nContent-Type: text/plain; charset=utf-8\r\n\
-                 Connection: close\r\n\r\n{body}"
-            )
-        );
-    };
-    let no_host = "400 Bad Request: missing required Host header";
-    check("GET /ping HTTP/1.1\r\n\r\n", no_host, no_host);
-    let malformed = "400 Bad Request";
-    check("GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", malformed, malformed);
-    check("nonsense\r\n\r\n", malformed, malformed);
-    let version = "505 HTTP Version Not Supported: unsupported protocol version";
-    check("GET /ping HTTP/2.0\r\nHost: x\r\n\r\n", version, version);
-    check(
-        "POST /pub?topic=t HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: gzip\r\n\r\n",
-        "501 Not Implemented",
-        "Unsupported transfer encoding",
-    );
-    let answer = talk(
-        &broker,
-        "GET /ping HTTP/1.1\r\nHost: x\r\nExpect: tea\r\n\r\n",
-    );
-    assert_eq!(
-        answer,
-        "HTTP/1.1 417 Expectation Failed\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
-    );
 }
 
 #[test]
@@ -879,63 +540,6 @@ fn a_connection_moves_between_requests_with_what_was_read_ahead() {
 }
 
 #[test]
-fn pub_checks_in_order() {
-    let broker = Rc::new(fake());
-    check_refusals(
-        &broker,
-        &[
-            ("/pub?topic=;", "12345678901", 413, "MSG_TOO_BIG"),
-            ("/pub?;", "", 400, "MSG_EMPTY"),
-            ("/pub?topic=t&x=%zz", "hi", 400, "INVALID_REQUEST"),
-            ("/pub?topic=a;b", "hi", 400, "INVALID_REQUEST"),
-            ("/pub?Topic=t", "hi", 400, "MISSING_ARG_TOPIC"),
-            ("/pub?topic=", "hi", 400, "INVALID_TOPIC"),
-            ("/pub?topic=a+b&defer=x", "hi", 400, "INVALID_TOPIC"),
-            (
-                "/pub?topic=a%23ephemeral&topic=;",
-                "1234567890",
-                400,
-                "INVALID_REQUEST",
-            ),
-        ],
-    );
-    check_refused_chunks(
-        &broker,
-        &[
-            (
-                "/pub",
-                "6\r\n123456\r\n5\r\n12345\r\n0\r\n\r\n",
-                413,
-                "MSG_TOO_BIG",
-            ),
-            ("/pub?topic=t", "zz\r\n", 500, "INTERNAL_ERROR"),
-            ("/pub", "0\r\n\r\n", 400, "MSG_EMPTY"),
-        ],
-    );
-    assert_eq!(calls(&broker), [""; 0]);
-    for defer in ["", "abc", "-1", "3600001"] {
-        let target = format!("/pub?topic=new&defer={defer}");
-        is_failure(ask(&broker, "POST", &target, "hi"), 400, "INVALID_DEFER");
-        assert_eq!(calls(&broker), ["create new"]);
-    }
-    let ok = (200, "OK".to_string());
-    for (target, body) in [
-        ("/pub?topic=a%23ephemeral&topic=b", "1234567890"),
-        ("/pub?topic=t&defer=%2B1500", "a\nb"),
-    ] {
-        assert_eq!(ask(&broker, "POST", target, body), ok);
-    }
-    let chunks = "1\r\na\r\n2\r\nbc\r\n0\r\n\r\n";
-    assert_eq!(ask_chunked(&broker, "/pub?topic=t", chunks), ok);
-    let expected = [
-        "publish a#ephemeral [\"1234567890\"] None",
-        "publish t [\"a\\nb\"] Some(1.5s)",
-        "publish t [\"abc\"] None",
-    ];
-    assert_eq!(calls(&broker), expected);
-}
-
-#[test]
 fn a_refused_publish_names_its_reason() {
     let broker = Rc::new(Fake {
         publish_error: Some(PublishError::Exiting),
@@ -958,204 +562,6 @@ fn a_refused_publish_names_its_reason() {
         let line = "WARNING: TOPIC(t): a publish is refused - no space left on device";
         assert_eq!(log, [line]);
     }
-}
-
-#[test]
-fn mpub_checks_in_order() {
-    let broker = Rc::new(fake());
-    let long = "1234567890123456789012345";
-    check_refusals(
-        &broker,
-        &[
-            ("/mpub?;", long, 413, "BODY_TOO_BIG"),
-            ("/mpub?a;b", "hi", 400, "INVALID_REQUEST"),
-            ("/mpub", "hi", 400, "MISSING_ARG_TOPIC"),
-            ("/mpub?topic=%0A", "hi", 400, "INVALID_TOPIC"),
-        ],
-    );
-    assert_eq!(calls(&broker), [""; 0]);
-    let short = "\0\0\0\x01\0\0\0\x03ab";
-    check_refusals(
-        &broker,
-        &[
-            ("/mpub?topic=t", "a\n12345678901", 413, "MSG_TOO_BIG"),
-            ("/mpub?topic=t&binary=1", "hi", 413, "BAD_BODY"),
-            ("/mpub?topic=t&binary=true", short, 413, "BAD_MESSAGE"),
-        ],
-    );
-    let chunks = format!("19\r\n{long}\r\n0\r\n\r\n");
-    check_refused_chunks(
-        &broker,
-        &[
-            ("/mpub?topic=t", &chunks, 413, "BODY_TOO_BIG"),
-            ("/mpub?topic=t", "1\r\na\r\nzz\r\n", 500, "INTERNAL_ERROR"),
-        ],
-    );
-    let ok = (200, "OK".to_string());
-    assert_eq!(ask(&broker, "POST", "/mpub?topic=t", "\n\n"), ok);
-    assert_eq!(
-        calls(&broker),
-        ["create t"; 6],
-        "the topic exists whatever the body is"
-    );
-    let binary = "\0\0\0\x02\0\0\0\x01a\0\0\0\x02bcignored";
-    for (target, body) in [
-        ("/mpub?topic=t&defer=x&binary=0", "a\r\n\nb"),
-        ("/mpub?topic=t&binary=1", binary),
-    ] {
-        assert_eq!(ask(&broker, "POST", target, body), ok);
-    }
-    let expected = [
-        "publish t [\"a\\r\", \"b\"] None",
-        "publish t [\"a\", \"bc\"] None",
-    ];
-    assert_eq!(calls(&broker), expected);
-    let request =
-        "POST /mpub?topic=t&binary=False HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\nhi";
-    let (answer, log) = talk_bytes(&broker, request.as_bytes());
-    is_failure(status_and_body(&answer), 413, "BAD_BODY");
-    assert_eq!(
-        log,
-        ["WARNING: deprecated value 'False' used for /mpub binary param"]
-    );
-}
-
-/// Sends a request with an encoded body in chunks of one byte.
-fn ask_encoded(broker: &Rc<Fake>, target: &str, encoding: &str, body: &[u8]) -> String {
-    let mut request = format!(
-        "POST {target} HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\
-         Content-Encoding: {encoding}\r\n\r\n"
-    )
-    .into_bytes();
-    for byte in body {
-        request.extend_from_slice(&[b'1', b'\r', b'\n', *byte, b'\r', b'\n']);
-    }
-    request.extend_from_slice(b"0\r\n\r\n");
-    talk_bytes(broker, &request).0
-}
-
-#[test]
-fn encoded_bodies_are_judged_decoded() {
-    let broker = Rc::new(fake());
-    let zstd = |body: &[u8]| zstd::encode_all(body, 1).unwrap();
-    let status = |target: &str, encoding: &str, body: &[u8]| {
-        let answer = ask_encoded(&broker, target, encoding, body);
-        status_and_body(&answer)
-    };
-    let (pub_, mpub) = ("/pub?topic=t", "/mpub?topic=t");
-    assert_eq!(status(pub_, "zstd", &zstd(b"0123456789")).0, 200);
-    assert_eq!(status(mpub, "zstd", &zstd(b"a\nb")).0, 200);
-    let expected = [
-        r#"publish t ["0123456789"] None"#,
-        r#"publish t ["a", "b"] None"#,
-    ];
-    assert_eq!(calls(&broker), expected);
-    is_failure(
-        status(pub_, "zstd", &zstd(b"0123456789x")),
-        413,
-        "MSG_TOO_BIG",
-    );
-    is_failure(status(pub_, "zstd", &zstd(b"")), 400, "MSG_EMPTY");
-    is_failure(
-        status(mpub, "zstd", &zstd(&[b'\n'; 25])),
-        413,
-        "BODY_TOO_BIG",
-    );
-    is_failure(status(mpub, "zstd", b"hello"), 400, "INVALID_ENCODING");
-    is_failure(status(pub_, "zstd", b""), 400, "INVALID_ENCODING");
-    let answer = ask_encoded(&broker, pub_, "br", b"hello");
-    is_failure(status_and_body(&answer), 415, "UNSUPPORTED_ENCODING");
-    assert!(sorted_head(&answer).contains(&"Accept-Encoding: gzip, zstd"));
-    // Like any body that is too large, this one has created the topic.
-    assert_eq!(calls(&broker), ["create t"]);
-    // Other endpoints do not decode.
-    assert_eq!(status("/topic/create?topic=t", "br", b"x").0, 200);
-}
-
-#[test]
-fn topic_endpoints() {
-    let broker = Rc::new(fake());
-    for verb in ["create", "delete", "empty", "pause", "unpause"] {
-        let post = |query: &str| ask(&broker, "POST", &format!("/topic/{verb}?{query}"), "body");
-        is_failure(post("a;b"), 400, "INVALID_REQUEST");
-        is_failure(post("x=1"), 400, "MISSING_ARG_TOPIC");
-        let (status, word) = match verb {
-            "create" | "empty" => (400, "INVALID_TOPIC"),
-            _ => (404, "TOPIC_NOT_FOUND"),
-        };
-        is_failure(post("topic="), status, word);
-        is_failure(post("topic=a+b"), status, word);
-        assert_eq!(calls(&broker), [""; 0]);
-        assert_eq!(post("topic=t"), (200, String::new()));
-        assert_eq!(calls(&broker), [format!("{verb} t")]);
-        if verb != "create" {
-            is_failure(post("topic=u"), 404, "TOPIC_NOT_FOUND");
-            calls(&broker);
-        }
-    }
-}
-
-#[test]
-fn channel_endpoints() {
-    let broker = Rc::new(fake());
-    for verb in ["create", "delete", "empty", "pause", "unpause"] {
-        let fails = |query: &str, status: u16, word: &str| {
-            let answer = ask(&broker, "POST", &format!("/channel/{verb}?{query}"), "");
-            is_failure(answer, status, word);
-        };
-        fails("topic=t;channel=c", 400, "INVALID_REQUEST");
-        fails("channel=", 400, "MISSING_ARG_TOPIC");
-        fails("topic=&channel=", 400, "INVALID_ARG_TOPIC");
-        fails("topic=t", 400, "MISSING_ARG_CHANNEL");
-        fails("topic=t&channel=", 400, "INVALID_ARG_CHANNEL");
-        assert_eq!(calls(&broker), [""; 0]);
-        fails("topic=u&channel=c", 404, "TOPIC_NOT_FOUND");
-        fails("topic=t&channel=d", 404, "CHANNEL_NOT_FOUND");
-        fails("topic=t&channel=bad", 500, "INTERNAL_ERROR");
-        calls(&broker);
-        let target = format!("/channel/{verb}?topic=t&channel=c");
-        assert_eq!(ask(&broker, "POST", &target, ""), (200, String::new()));
-        assert_eq!(calls(&broker), [format!("{verb} t c")]);
-        let target = format!("/channel/{verb}?topic=t&channel=c");
-        is_failure(
-            ask_chunked(&broker, &target, "zz\r\n"),
-            400,
-            "INVALID_REQUEST",
-        );
-    }
-}
-
-#[test]
-fn ping_shows_health() {
-    let broker = Rc::new(fake());
-    assert_eq!(
-        ask(&broker, "GET", "/ping?a;b=%zz", ""),
-        (200, "OK".to_string())
-    );
-    let broker = Rc::new(Fake {
-        health: Err("open x: no such file".to_string()),
-        ..fake()
-    });
-    assert_eq!(
-        ask(&broker, "GET", "/ping", ""),
-        (500, "NOK - open x: no such file".to_string())
-    );
-    let (_, body) = ask(&broker, "GET", "/stats?format=json&include_mem=0", "");
-    assert!(body.starts_with(r#"{"version":"1.3.0","health":"NOK - open x: no such file","#));
-}
-
-#[test]
-fn info_is_that_of_the_specification() {
-    let (status, body) = ask(&Rc::new(fake()), "GET", "/info", "");
-    assert_eq!(status, 200);
-    assert_eq!(
-        body,
-        concat!(
-            r#"{"version":"1.3.0","broadcast_address":"node1.example.com","hostname":"node1","http_port":4151,"tcp_port":4150,"start_time":1795252135,"max_heartbeat_interval":60000000000,"max_output_buffer_size":65536,"max_output_buffer_timeout":30000000000,"max_deflate_level":6,"topology_zone":"","topology_region":"","ringq_version":""#,
-            env!("CARGO_PKG_VERSION"),
-            r#""}"#
-        )
-    );
 }
 
 #[test]
@@ -1182,6 +588,9 @@ fn requests_are_logged_but_not_publishes() {
     ] {
         assert_eq!(log_of(request), [""; 0], "{request}");
     }
+    let log = log_of("POST /mpub?topic=t&binary=False");
+    let deprecated = "WARNING: deprecated value 'False' used for /mpub binary param";
+    assert_eq!(log, [deprecated]);
     let log = log_of("POST /pub?topic=t;x");
     assert!(
         log[0].starts_with("WARNING: http: URL query contains semicolon, "),
@@ -1392,44 +801,6 @@ fn a_publish_may_have_an_origin() {
 }
 
 #[test]
-fn stats_are_filtered() {
-    let tail = |broker: &Rc<Fake>, query: &str| {
-        let target = format!("/stats?format=json&include_mem=0&{query}");
-        let (_, body) = ask(broker, "GET", &target, "");
-        body.split_once("\"topics\":").unwrap().1.to_string()
-    };
-    let empty = Rc::new(fake());
-    assert_eq!(tail(&empty, ""), "[],\"producers\":null}");
-    let broker = broker_with_captured();
-    assert_eq!(tail(&broker, "topic=nosuch"), "null,\"producers\":null}");
-    assert_eq!(
-        tail(&broker, "include_clients=0&channel=nosuch"),
-        "[],\"producers\":null}"
-    );
-    assert!(
-        tail(&broker, "topic=").contains("live#ephemeral"),
-        "an empty filter is none"
-    );
-    let billing = tail(&broker, "channel=billing");
-    assert!(!billing.contains("live#ephemeral") && !billing.contains("audit#ephemeral"));
-    assert!(
-        billing.contains("\"message_bytes\":61"),
-        "the topic's own numbers stay"
-    );
-    let without = tail(&broker, "topic=orders&include_clients=false");
-    assert!(
-        without.contains("\"client_count\":1,\"clients\":null,"),
-        "{without}"
-    );
-    assert!(without.ends_with(",\"producers\":null}"));
-    let other = tail(&broker, "topic=live%23ephemeral");
-    assert!(
-        other.contains("prod-1") && !other.contains("pub_counts"),
-        "{other}"
-    );
-}
-
-#[test]
 fn stats_as_text_are_those_of_the_specification() {
     let (status, body) = ask(&broker_with_captured(), "GET", "/stats?format=JSON", "");
     assert_eq!(status, 200);
@@ -1534,8 +905,6 @@ fn too_many_long_answers_are_refused() {
     let reports = busy(Background::Report);
     is_failure(ask(&reports, "GET", "/metrics", ""), 503, "BUSY");
     assert_eq!(ask(&reports, "GET", "/topic/peek?topic=t", "").0, 200);
-    // A long list of patterns was checked on the thread of a shard.
-    is_failure(ask(&reports, "PUT", "/config", "dedup = []"), 503, "BUSY");
     let peeks = busy(Background::Peek);
     is_failure(ask(&peeks, "GET", "/topic/peek?topic=t", ""), 503, "BUSY");
     assert_eq!(ask(&peeks, "GET", "/metrics", "").0, 200);

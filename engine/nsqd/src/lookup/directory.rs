@@ -11,10 +11,6 @@ use program::tcp_address::{fault, split_host_port};
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// The most nsqlookupds that one address can stand for. One thread talks to all of them, and one that does not answer
-/// takes a second. So more of them could keep this node from telling the others in time that it is alive.
-const TARGETS_MAX: usize = 32;
-
 /// The address of one or several nsqlookupds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Address {
@@ -192,19 +188,9 @@ impl Directory {
             return Vec::new();
         };
         entry.is_asked = false;
-        let Resolution {
-            hosts,
-            mut failures,
-        } = resolution;
+        let Resolution { hosts, failures } = resolution;
         let mut targets: Vec<Target> = hosts.iter().flat_map(Target::of_host).collect();
         let known = std::mem::take(&mut entry.targets);
-        if targets.len() > TARGETS_MAX {
-            // Name servers rotate their answers. Without this order, each answer would lead to other nsqlookupds.
-            targets.sort_by_key(|target| !known.iter().any(|known| known.overlaps(target)));
-            failures.push(format!(
-                "the name stands for more than {TARGETS_MAX} nsqlookupds, and nsqd takes {TARGETS_MAX} of them"
-            ));
-        }
         if !failures.is_empty() {
             let mut lost: Vec<Target> = known
                 .into_iter()
@@ -212,7 +198,6 @@ impl Directory {
                 .collect();
             targets.append(&mut lost);
         }
-        targets.truncate(TARGETS_MAX);
         entry.targets = targets;
         let before = std::mem::replace(&mut entry.failures, failures);
         let new = entry.failures.iter().filter(|why| !before.contains(why));
@@ -251,7 +236,7 @@ pub(super) fn resolve(text: &str, address: &Address) -> Resolution {
             Vec::new()
         }),
     };
-    for name in names_taken(names, &mut resolution.failures) {
+    for name in names {
         if split_host_port(&name).is_none() {
             let why = format!("address {name}: missing port in address");
             resolution.failures.push(why);
@@ -269,20 +254,6 @@ pub(super) fn resolve(text: &str, address: &Address) -> Resolution {
         }
     }
     resolution
-}
-
-/// Returns the names to resolve. Each can take seconds, so there are as many as nsqd has use for.
-fn names_taken(mut names: Vec<String>, failures: &mut Vec<String>) -> Vec<String> {
-    let count = names.len();
-    if count > TARGETS_MAX {
-        failures.push(format!(
-            "there are {count} SRV records, and nsqd takes {TARGETS_MAX} of them"
-        ));
-        // Name servers rotate their answers.
-        names.sort_unstable();
-        names.truncate(TARGETS_MAX);
-    }
-    names
 }
 
 /// Returns `<name>:<port>` of each SRV record of a service. Every record counts, whatever its priority and weight are. A
@@ -470,32 +441,6 @@ mod tests {
         assert_eq!(directory.note("_s._tcp.c", failed("timeout")), ["timeout"]);
     }
 
-    /// Regression: a name with thousands of addresses made as many connections, each of which could take a second. The
-    /// other nsqlookupds heard nothing from this node meanwhile.
-    #[test]
-    fn a_name_with_very_many_addresses_stands_for_some_of_them_only() {
-        let mut directory = directory(&["a:1"]);
-        let texts: Vec<String> = (0..=255).map(|last| format!("10.0.0.{last}:1")).collect();
-        let mut addresses: Vec<&str> = texts.iter().map(String::as_str).collect();
-        let why = "the name stands for more than 32 nsqlookupds, and nsqd takes 32 of them";
-        assert_eq!(
-            directory.note("a:1", found(&[host("a:1", &addresses)])),
-            [why]
-        );
-        let first = labels(&directory);
-        assert_eq!((first.len(), directory.is_resolved()), (32, false));
-        addresses.rotate_left(100);
-        assert_eq!(
-            directory.note("a:1", found(&[host("a:1", &addresses)])),
-            [""; 0]
-        );
-        assert_eq!(labels(&directory), first);
-        // The known ones are lost one after another, and the bound still counts.
-        addresses.truncate(60);
-        directory.note("a:1", found(&[host("a:1", &addresses)]));
-        assert_eq!(labels(&directory).len(), 32);
-    }
-
     #[test]
     fn it_says_whether_all_nsqlookupds_are_known() {
         let mut directory = directory(&["10.0.0.1:4160", "lookupd:4160"]);
@@ -533,20 +478,6 @@ mod tests {
         assert_eq!(tried("_x._tcp.c.", conf), "_x._tcp.c");
         assert_eq!(tried("_x._tcp", ""), "_x._tcp");
         assert!(candidates(&"_".repeat(64), &ResolvConf::new()).is_err());
-    }
-
-    #[test]
-    fn very_many_srv_records_are_not_all_resolved() {
-        let mut names: Vec<String> = (10..99).map(|number| format!("h{number}:1")).collect();
-        let mut failures = Vec::new();
-        let taken = names_taken(names.clone(), &mut failures);
-        assert_eq!((taken.len(), failures.len()), (TARGETS_MAX, 1));
-        names.rotate_left(50);
-        assert_eq!(names_taken(names.clone(), &mut failures), taken);
-        names.truncate(TARGETS_MAX);
-        failures.clear();
-        assert_eq!(names_taken(names.clone(), &mut failures), names);
-        assert_eq!(failures, [""; 0]);
     }
 
     #[test]

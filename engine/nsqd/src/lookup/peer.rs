@@ -10,7 +10,6 @@ use nsq_http::host_port;
 use program::version::NSQ_VERSION;
 use program::{log_error, log_info, log_warn};
 use rustls::{ClientConnection, StreamOwned};
-use std::collections::VecDeque;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -28,9 +27,6 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 /// Commands that are sent before their answers are awaited. A node with many channels is registered at a
 /// peer far away in a few round trips, and neither side's socket buffer can fill up.
 const COMMANDS_TOGETHER: usize = 64;
-
-/// The time after which the other peers have their turn.
-const SLICE: Duration = Duration::from_millis(200);
 
 const MAGIC: &[u8] = b"  V1";
 
@@ -60,9 +56,6 @@ pub(super) struct Peer {
     /// The address for questions over HTTP, also while the peer is away.
     pub(super) source: Source,
     link: Option<Link>,
-    /// The commands that are still to be sent. A node with many channels has many at a new connection, and the other
-    /// peers must not wait for a slow one.
-    backlog: VecDeque<Command>,
 }
 
 impl Node {
@@ -122,7 +115,6 @@ impl Peer {
             target,
             source: Source::default(),
             link: None,
-            backlog: VecDeque::new(),
         }
     }
 
@@ -144,8 +136,7 @@ impl Peer {
     }
 
     /// Sends commands, one at least, and awaits their answers, connecting first if need be. What fails is logged and
-    /// not tried again: the next connection starts with everything. What does not fit into one exchange remains for
-    /// [`Peer::go_on`].
+    /// not tried again: the next connection starts with everything.
     pub(super) fn tell(&mut self, node: &Node, registry: &Registry, commands: &[Command]) {
         if self.link.is_none()
             && let Err(cause) = self.connect(node, registry)
@@ -153,34 +144,10 @@ impl Peer {
             self.fail(&commands[0], &cause);
             return;
         }
-        for command in commands {
-            match command {
-                // A peer that gets a long registration slowly must still hear that this node is alive.
-                Command::Ping => self.backlog.push_front(Command::Ping),
-                _ => self.backlog.push_back(command.clone()),
-            }
-        }
-        self.go_on(node);
+        self.exchange(node, commands);
     }
 
-    /// Returns true if commands are still to be sent.
-    pub(super) fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
-    }
-
-    /// Sends further commands, and awaits their answers, for [`SLICE`]. The last exchange can end after that, within a
-    /// second.
-    pub(super) fn go_on(&mut self, node: &Node) {
-        let end = Instant::now() + SLICE;
-        loop {
-            self.exchange(node);
-            if self.backlog.is_empty() || Instant::now() >= end {
-                return;
-            }
-        }
-    }
-
-    /// Connects, identifies this node and begins to register everything.
+    /// Connects, identifies this node and registers everything.
     ///
     /// # Errors
     /// The text for the log, where it is not logged yet.
@@ -191,11 +158,10 @@ impl Peer {
             return Ok(());
         }
         self.link = None;
-        self.backlog.clear();
         Err("lookupPeer connectCallback() failed".to_owned())
     }
 
-    /// Identifies this node and begins to register everything. Returns false if that failed, which is logged.
+    /// Identifies this node and registers everything. Returns false if that failed, which is logged.
     fn introduce(&mut self, node: &Node, registry: &Registry) -> bool {
         let Some(link) = &mut self.link else {
             return false;
@@ -250,41 +216,44 @@ impl Peer {
         for command in &commands {
             log_info!("LOOKUPD({address}): {command}");
         }
-        self.backlog = commands.into();
-        self.exchange(node)
+        self.exchange(node, &commands)
     }
 
-    /// Sends further commands, and awaits their answers. Returns false if that failed, which is logged.
-    fn exchange(&mut self, node: &Node) -> bool {
-        let count = self.backlog.len().min(COMMANDS_TOGETHER);
-        let together: Vec<Command> = self.backlog.drain(..count).collect();
-        let (Some(link), Some(first)) = (&mut self.link, together.first()) else {
-            return true;
+    /// Sends commands, and awaits their answers. Returns false if that failed, which is logged.
+    fn exchange(&mut self, node: &Node, commands: &[Command]) -> bool {
+        for together in commands.chunks(COMMANDS_TOGETHER) {
+            if let Err((command, cause)) = self.exchange_together(node, together) {
+                self.fail(command, &cause);
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The error is the command whose answer is missing, and the text for the log.
+    fn exchange_together<'c>(
+        &mut self,
+        node: &Node,
+        together: &'c [Command],
+    ) -> Result<(), (&'c Command, String)> {
+        let Some(link) = &mut self.link else {
+            return Ok(());
         };
         let deadline = Instant::now() + TIMEOUT;
         let lines: String = together.iter().map(|line| format!("{line}\n")).collect();
         let written = link.write(lines.as_bytes(), deadline);
+        written.map_err(|cause| (&together[0], cause))?;
         // The content of an answer does not matter: an nsqlookupd that refuses a command closes the connection.
-        let mut answered = written.map_err(|cause| (first, cause));
-        for command in &together {
-            answered = answered.and_then(|()| {
-                let answer = link.answer(node.answer_bytes_max, deadline);
-                answer.map(drop).map_err(|cause| (command, cause))
-            });
+        for command in together {
+            let answer = link.answer(node.answer_bytes_max, deadline);
+            answer.map_err(|cause| (command, cause))?;
         }
-        match answered {
-            Ok(()) => true,
-            Err((command, cause)) => {
-                self.fail(command, &cause);
-                false
-            }
-        }
+        Ok(())
     }
 
     fn fail(&mut self, command: &impl Display, cause: &str) {
         log_error!("LOOKUPD({}): {command} - {cause}", self.target.label);
         self.link = None;
-        self.backlog.clear();
     }
 }
 

@@ -20,8 +20,7 @@ fn welcome(listener: &TcpListener, answers: usize) -> (TcpStream, String) {
     (stream, text)
 }
 
-#[test]
-fn the_list_changes_while_the_program_runs() {
+fn start(tell_has_peers: impl Fn(bool) + Send + Sync + 'static) -> LookupPeers {
     let config = Config::from_args(std::iter::empty()).expect("the defaults");
     let settings = LookupSettings {
         http: crate::tls::http_settings(&config).expect("no file is named"),
@@ -32,9 +31,14 @@ fn the_list_changes_while_the_program_runs() {
         http: 2,
         https: 0,
     };
+    LookupPeers::start(&config, ports, settings, tell_has_peers).expect("threads")
+}
+
+#[test]
+fn the_list_changes_while_the_program_runs() {
     let (sender, has_peers) = channel();
     let tell = move |has_peers| sender.send(has_peers).expect("the test listens");
-    let peers = LookupPeers::start(&config, ports, settings, tell).expect("threads");
+    let peers = start(tell);
     let listeners = [0, 1].map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port"));
     let [one, two] = listeners
         .each_ref()
@@ -65,34 +69,32 @@ fn the_list_changes_while_the_program_runs() {
 /// The list said one thing, and the shards and the thread of the nsqlookupds had heard the other change last.
 #[test]
 fn two_changes_at_once_are_told_in_their_order() {
-    let config = Config::from_args(std::iter::empty()).expect("the defaults");
-    let settings = LookupSettings {
-        http: crate::tls::http_settings(&config).expect("no file is named"),
-        tls: None,
-    };
-    let ports = Ports {
-        tcp: 1,
-        http: 2,
-        https: 0,
-    };
+    const ROUNDS: u32 = 20_000;
     let last_told = Arc::new(Mutex::new(None));
     let told = last_told.clone();
     let tell = move |has_peers| *told.lock() = Some(has_peers);
-    let peers = LookupPeers::start(&config, ports, settings, tell).expect("threads");
+    let peers = start(tell);
     let lists = [Some(vec!["127.0.0.1:1".to_owned()]), None];
-    let barrier = std::sync::Barrier::new(lists.len());
-    for round in 0..20_000 {
-        std::thread::scope(|scope| {
-            for list in &lists {
-                scope.spawn(|| {
+    let barrier = std::sync::Barrier::new(lists.len() + 1);
+    let mut wrong = 0;
+    std::thread::scope(|scope| {
+        for list in &lists {
+            scope.spawn(|| {
+                for _ in 0..ROUNDS {
                     barrier.wait();
                     peers.set_addresses(list.clone());
-                });
-            }
-        });
-        let has_peers = peers.addresses().is_some();
-        assert_eq!(*last_told.lock(), Some(has_peers), "round {round}");
-    }
+                    barrier.wait();
+                }
+            });
+        }
+        for _ in 0..ROUNDS {
+            barrier.wait();
+            barrier.wait();
+            let has_peers = peers.addresses().is_some();
+            wrong += u32::from(*last_told.lock() != Some(has_peers));
+        }
+    });
+    assert_eq!(wrong, 0, "of {ROUNDS} rounds");
     peers.stop();
 }
 

@@ -3,7 +3,6 @@
 
 use crate::net::address::Peer;
 use crate::reactor::{self, Sent, Source};
-use rustix::event::{PollFd, PollFlags, Timespec};
 use socket2::Socket;
 use std::cell::RefCell;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
@@ -132,16 +131,6 @@ impl Stream {
     pub(crate) fn hold_back(&self) {
         self.source.let_gather();
         self.source.take_received(&mut self.unread.borrow_mut());
-    }
-
-    /// Returns whether the peer has ended its side, whatever is left to read.
-    pub(crate) fn has_hung_up(&self) -> bool {
-        const ENDS: PollFlags = PollFlags::RDHUP.union(PollFlags::HUP).union(PollFlags::ERR);
-        let mut descriptors = [PollFd::new(&self.socket, ENDS)];
-        let now = Timespec::default();
-        // A question that fails tells nothing about the peer.
-        let count = rustix::event::poll(&mut descriptors, Some(&now)).unwrap_or(0);
-        count > 0 && descriptors[0].revents().intersects(ENDS)
     }
 
     /// Writes as much as the socket takes now. `Ok(None)`: nothing at all.

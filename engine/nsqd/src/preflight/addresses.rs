@@ -157,76 +157,25 @@ fn share_with_shards(socket: Socket) -> io::Result<Reserved> {
     })
 }
 
-/// Tries each address, and gives it back at once: an nsqd that starts meanwhile must get its addresses. A start holds
-/// all of them, and so finds out that two are equal. Here their comparison does. Each finding has the flag's name.
+/// Reserves all addresses as a start does, and so finds out that two are equal. Each finding has the flag's name. A start
+/// at the same moment tries again for a second.
 pub(super) fn check(config: &Config) -> Vec<(&'static str, Finding)> {
-    let mut free: Vec<(&str, Place)> = Vec::new();
+    let mut taken = Vec::new();
     let mut findings = Vec::new();
     for (name, address, kind) in asked_for(config) {
         if address.is_empty() && name != "tcp-address" {
             continue;
         }
-        let reserved = reserve(address, kind, config.unix_socket_mode.0);
-        let place = reserved.map(|found| Place::new(address, &found.address));
-        let finding = match place {
+        let finding = match reserve(address, kind, config.unix_socket_mode.0) {
             Err(finding) => finding,
-            Ok(place) => {
-                let finding = judge(address, &place, &free);
-                free.push((name, place));
-                finding
+            Ok(reserved) => {
+                taken.push(reserved);
+                Finding::ok(format!("{address} is free"))
             }
         };
         findings.push((name, finding));
     }
     findings
-}
-
-/// `free` are the addresses before this one.
-fn judge(address: &str, place: &Place, free: &[(&str, Place)]) -> Finding {
-    match free.iter().find(|(_, other)| place.is_in_the_way_of(other)) {
-        None => Finding::ok(format!("{address} is free")),
-        Some((other, _)) => Finding::failure(
-            format!("{address} cannot be listened on: --{other} has it already"),
-            "choose another port, or another path of a unix socket, for one of the two",
-        ),
-    }
-}
-
-/// The address or path that a listener takes for itself.
-#[derive(Clone, Debug, PartialEq, Eq)]
-enum Place {
-    Tcp(SocketAddr),
-    /// The system picks a port that nobody has.
-    AnyPort,
-    /// The text that log lines show.
-    Unix(String),
-}
-
-impl Place {
-    /// `found` is what a start would listen on if `address` is asked for.
-    fn new(address: &str, found: &ListenAddress) -> Place {
-        let port = address.rsplit(':').next().unwrap_or_default();
-        match found {
-            ListenAddress::Unix(_) => Place::Unix(found.to_string()),
-            ListenAddress::Tcp(_) if port.trim_matches('0').is_empty() => Place::AnyPort,
-            ListenAddress::Tcp(address) => Place::Tcp(*address),
-        }
-    }
-
-    /// Returns whether only one of the two can be listened on. A wildcard includes all addresses, those of both
-    /// families.
-    fn is_in_the_way_of(&self, other: &Place) -> bool {
-        match (self, other) {
-            (Place::Tcp(one), Place::Tcp(other)) => {
-                let (ip, other_ip) = (one.ip(), other.ip());
-                let has_same_ip =
-                    ip == other_ip || ip.is_unspecified() || other_ip.is_unspecified();
-                one.port() == other.port() && has_same_ip
-            }
-            (Place::Unix(one), Place::Unix(other)) => one == other,
-            _ => false,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -9,14 +9,13 @@
 //! is full gets a task that waits for room. The broker is told what has left the process,
 //! whether or not TLS or compression lie between ([`Transport`]).
 
-use crate::auth::Question;
 use crate::net::address::Peer;
 use crate::net::input::{Filled, Input};
 use crate::net::listener::Listener;
 use crate::net::socket::{Stream, Taken, Written};
 use crate::net::transport::Transport;
 use crate::net::upgraded::{HandshakeError, SLICES_MAX};
-use crate::reactor::{self, Sleep};
+use crate::reactor;
 use crate::shard::Shard;
 use crate::shard::mail::{Mail, Moving};
 use crate::tls;
@@ -26,18 +25,12 @@ use program::log::{self, Level};
 use program::log_info;
 use std::cell::{Cell, RefCell};
 use std::io::{self, ErrorKind, IoSlice};
-use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
 use upgrade::Upgrade;
 use wire::go_error::system_text;
 use wire::identify::GrantedUpgrade;
-
-/// The time before the first look whether the peer of a question is still there, doubled each time up to the maximum:
-/// ten thousand questions may wait for a slow auth server.
-const GONE_INTERVAL: Duration = Duration::from_millis(100);
-const GONE_INTERVAL_MAX: Duration = Duration::from_secs(2);
 
 /// A connection with more output than this is served by a task of its own, in which it takes turns with the others.
 const WRITTEN_BYTES_MAX: usize = reactor::BYTES_PER_POLL;
@@ -56,21 +49,10 @@ pub(crate) struct Connection {
     is_leaving: Cell<bool>,
     /// The client, which the broker has given up, and the shard to which it moves, until the connection's tasks have ended.
     moving: RefCell<Option<Box<(Client, ShardId)>>>,
-    /// The question to an auth server about this connection, until its answer is there.
-    question: RefCell<Option<Box<Asking>>>,
     /// The task that reads, while it waits.
     reader: RefCell<Option<Waker>>,
     /// The task that waits for room in the socket.
     writer: RefCell<Option<Waker>>,
-}
-
-/// A question to an auth server that waits for its answer.
-struct Asking {
-    question: Question,
-    /// The pause before the next look. It doubles with each look, up to [`GONE_INTERVAL_MAX`].
-    interval: Duration,
-    /// Ends when the connection looks again whether its peer is still there.
-    look: Sleep,
 }
 
 /// Serves clients until the task is dropped.
@@ -126,7 +108,6 @@ fn run(shard: &Rc<Shard>, connection: Connection) {
 fn end(shard: &Rc<Shard>, connection: Rc<Connection>) {
     let id = connection.id;
     shard.connections.borrow_mut().remove(id);
-    connection.end_wait();
     let input = connection.take_input(shard);
     let Some(moving) = connection.moving.take() else {
         return shard.with_broker(|broker, _, out| broker.disconnect(id, out));
@@ -204,7 +185,6 @@ impl Connection {
             input_ended: Cell::new(false),
             is_leaving: Cell::new(false),
             moving: RefCell::new(None),
-            question: RefCell::new(None),
             reader: RefCell::new(None),
             writer: RefCell::new(None),
         }
@@ -224,9 +204,6 @@ impl Connection {
         if !shard.broker.borrow().is_reading(self.id) {
             if self.transport.is_handshaking() {
                 return self.poll_handshake(shard, cx);
-            }
-            if self.poll_gone(cx) {
-                return Poll::Ready(ReadOnce::Over);
             }
             // Backpressure, an answer that has to come first, or output that has yet to leave.
             self.transport.stream().hold_back();
@@ -439,41 +416,6 @@ impl Connection {
         if self.transport.is_handshaking() {
             self.fail_handshake(shard, &HandshakeError::TimedOut);
         }
-    }
-
-    // --- the wait for the answer of an auth server
-
-    /// Holds a question until its answer is there. The question of a peer that goes meanwhile is dropped.
-    pub(crate) fn wait_for_answer(&self, question: Question) {
-        *self.question.borrow_mut() = Some(Box::new(Asking {
-            question,
-            interval: GONE_INTERVAL,
-            look: reactor::sleep(GONE_INTERVAL),
-        }));
-        self.wake_reader();
-    }
-
-    /// Forgets the question.
-    pub(crate) fn end_wait(&self) {
-        drop(self.question.take());
-    }
-
-    /// Returns true when the peer has ended its side while its question waits and fewer threads are free than questions
-    /// wait. Then no auth server is asked. In all other cases the question is asked and answered, because a peer may
-    /// end its side and still listen.
-    fn poll_gone(&self, cx: &mut Context<'_>) -> bool {
-        let mut question = self.question.borrow_mut();
-        let Some(asking) = question.as_mut() else {
-            return false;
-        };
-        while Pin::new(&mut asking.look).poll(cx).is_ready() {
-            if self.transport.stream().has_hung_up() && asking.question.take_back_if_no_thread() {
-                return true;
-            }
-            asking.interval = (asking.interval * 2).min(GONE_INTERVAL_MAX);
-            asking.look = reactor::sleep(asking.interval);
-        }
-        false
     }
 
     // --- output

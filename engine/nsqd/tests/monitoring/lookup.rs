@@ -1,5 +1,4 @@
-//! Programs that find brokers by nsqlookupd: nsqadmin, nsq_stat and the tools of NSQ itself, and nsq-watch, on which an
-//! exporter for Prometheus is built.
+//! Programs that find brokers by nsqlookupd: nsqadmin, nsq_stat and the tools of NSQ itself.
 
 use serde::Deserialize;
 
@@ -111,71 +110,4 @@ fn nsqadmin_and_the_tools_find_topics_channels_and_brokers() {
     assert_eq!(tombstones, expected);
     let found: Producers = nsqadmin.decode("/lookup?topic=returns");
     assert!(found.producers.is_empty());
-}
-
-/// nsq-watch expects the answers of NSQ before 1.0, like the exporter that uses it.
-#[test]
-fn nsq_watch_goes_from_nodes_to_statistics() {
-    #[derive(Deserialize)]
-    struct Envelope<T> {
-        status_code: u16,
-        data: T,
-    }
-    #[derive(Deserialize)]
-    struct Stats {
-        topics: Vec<Topic>,
-    }
-    #[derive(Deserialize)]
-    struct Topic {
-        topic_name: String,
-        depth: i64,
-        message_count: i64,
-        channels: Vec<Channel>,
-    }
-    #[derive(Deserialize)]
-    struct Channel {
-        channel_name: String,
-        depth: i64,
-    }
-    let old = "--old-http-endpoints".to_owned();
-    let lookupd = Lookupd::local(std::slice::from_ref(&old));
-    let broker = Broker::start(1, &[&lookupd.flag(), BROADCAST, &old]);
-    for channel in ["audit", "billing"] {
-        let target = format!("/create_channel?topic=orders&channel={channel}");
-        if channel == "audit" {
-            broker.admin("/create_topic?topic=orders");
-        }
-        broker.admin(&target);
-    }
-    broker.post("/put?topic=orders", b"1").expect_status(200);
-    wait_for_channel(&lookupd, "orders", "billing");
-    let mut nodes = Poller::connect_to(lookupd.server.http_address(), &[]);
-    let found: Envelope<Producers> = nodes.decode("/nodes");
-    assert_eq!(found.status_code, 200);
-    let [node] = &found.data.producers[..] else {
-        panic!("{} nodes", found.data.producers.len());
-    };
-    expect_broker(node, &broker);
-    let topics: Envelope<Topics> = nodes.decode("/topics");
-    assert_eq!(topics.data.topics, ["orders"]);
-
-    let mut checker = Poller::connect(&broker, &[]);
-    let stats: Envelope<Stats> = checker.decode("/stats?format=json");
-    assert_eq!(stats.status_code, 200);
-    let [orders] = &stats.data.topics[..] else {
-        panic!("{} topics", stats.data.topics.len());
-    };
-    assert_eq!(
-        (
-            orders.topic_name.as_str(),
-            orders.depth,
-            orders.message_count
-        ),
-        ("orders", 0, 1)
-    );
-    let channels = orders.channels.iter();
-    let depths: Vec<_> = channels
-        .map(|channel| (channel.channel_name.as_str(), channel.depth))
-        .collect();
-    assert_eq!(depths, [("audit", 1), ("billing", 1)]);
 }

@@ -72,64 +72,60 @@ fn prometheus_reads_what_stats_shows() {
         "--mem-queue-size=3",
         "--dead-letter=orders/billing,max-attempts=5,topic=dead",
     ]);
-    let forms = scrape(&python, scene.broker.http_addr(), "/metrics");
+    let metrics = &scrape(&python, scene.broker.http_addr(), "/metrics");
     let stats = scene.broker.stats();
-    for metrics in &forms {
-        for topic in stats["topics"].as_array().expect("topics") {
-            let name = topic["topic_name"].as_str().expect("a name");
-            check_equal(metrics, &[("topic", name)], topic, TOPIC);
-            let channels = topic["channels"].as_array().expect("channels");
-            let count = metrics.value("nsqd_topic_channels", &[("topic", name)]);
-            assert_eq!(count, channels.len() as f64);
-            let age = |stats: &Value| stats["oldest_unfinished_ms"].as_f64().expect("an age") / 1e3;
-            let shown = metrics.value("nsqd_topic_oldest_unfinished_seconds", &[("topic", name)]);
-            assert!((shown > 0.0) == (age(topic) > 0.0) && shown <= age(topic));
-            assert!(metrics.value("nsqd_topic_disk_bytes", &[("topic", name)]) > 0.0);
-            for channel in channels {
-                let mut channel = channel.clone();
-                let latency = channel["e2e_processing_latency"].clone();
-                channel["e2e_processing_latency_count"] = latency["count"].clone();
-                let of = channel["channel_name"].as_str().expect("a name").to_owned();
-                let labels = [("topic", name), ("channel", &*of)];
-                check_equal(metrics, &labels, &channel, CHANNEL);
-                let shown = metrics.value("nsqd_channel_oldest_unfinished_seconds", &labels);
-                assert!(shown > 0.0 && shown <= age(&channel), "{shown} {channel}");
-                check_histogram(metrics, &labels, latency["count"].as_f64());
-                // A quantile that the flag names twice is there once.
-                for (quantile, index) in [("0.99", 0), ("0.5", 1)] {
-                    let labels = [labels[0], labels[1], ("quantile", quantile)];
-                    let shown = metrics.value("nsqd_channel_e2e_latency_seconds", &labels);
-                    let expected = latency["percentiles"][index]["value"].as_f64();
-                    let expected = expected.expect("a value") / 1e9;
-                    match latency["count"].as_u64() {
-                        Some(0) => assert!(shown.is_nan()),
-                        _ => assert!((shown - expected).abs() < 1e-12 && shown > 0.0),
-                    }
+    for topic in stats["topics"].as_array().expect("topics") {
+        let name = topic["topic_name"].as_str().expect("a name");
+        check_equal(metrics, &[("topic", name)], topic, TOPIC);
+        let channels = topic["channels"].as_array().expect("channels");
+        let count = metrics.value("nsqd_topic_channels", &[("topic", name)]);
+        assert_eq!(count, channels.len() as f64);
+        let age = |stats: &Value| stats["oldest_unfinished_ms"].as_f64().expect("an age") / 1e3;
+        let shown = metrics.value("nsqd_topic_oldest_unfinished_seconds", &[("topic", name)]);
+        assert!((shown > 0.0) == (age(topic) > 0.0) && shown <= age(topic));
+        assert!(metrics.value("nsqd_topic_disk_bytes", &[("topic", name)]) > 0.0);
+        for channel in channels {
+            let mut channel = channel.clone();
+            let latency = channel["e2e_processing_latency"].clone();
+            channel["e2e_processing_latency_count"] = latency["count"].clone();
+            let of = channel["channel_name"].as_str().expect("a name").to_owned();
+            let labels = [("topic", name), ("channel", &*of)];
+            check_equal(metrics, &labels, &channel, CHANNEL);
+            let shown = metrics.value("nsqd_channel_oldest_unfinished_seconds", &labels);
+            assert!(shown > 0.0 && shown <= age(&channel), "{shown} {channel}");
+            check_histogram(metrics, &labels, latency["count"].as_f64());
+            // A quantile that the flag names twice is there once.
+            for (quantile, index) in [("0.99", 0), ("0.5", 1)] {
+                let labels = [labels[0], labels[1], ("quantile", quantile)];
+                let shown = metrics.value("nsqd_channel_e2e_latency_seconds", &labels);
+                let expected = latency["percentiles"][index]["value"].as_f64();
+                let expected = expected.expect("a value") / 1e9;
+                match latency["count"].as_u64() {
+                    Some(0) => assert!(shown.is_nan()),
+                    _ => assert!((shown - expected).abs() < 1e-12 && shown > 0.0),
                 }
             }
         }
-        let billing = [("topic", "orders"), ("channel", "billing")];
-        assert_eq!(
-            metrics.value("nsqd_channel_dead_letters_total", &billing),
-            0.0
-        );
-        assert_eq!(
-            metrics.find("nsqd_channel_dead_letters_total", &[]).len(),
-            1
-        );
-        assert!(metrics.find("nsqd_client_ready_count", &[]).is_empty());
-        check_node(metrics, &scene);
     }
+    let billing = [("topic", "orders"), ("channel", "billing")];
+    assert_eq!(
+        metrics.value("nsqd_channel_dead_letters_total", &billing),
+        0.0
+    );
+    assert_eq!(
+        metrics.find("nsqd_channel_dead_letters_total", &[]).len(),
+        1
+    );
+    assert!(metrics.find("nsqd_client_ready_count", &[]).is_empty());
+    check_node(metrics, &scene);
     let without = scrape(
         &python,
         scene.broker.http_addr(),
         "/metrics?include_histograms=false",
     );
-    for metrics in without {
-        let histograms = metrics.0.iter().filter(|it| it.kind == "histogram");
-        assert_eq!(histograms.count(), 0);
-        assert!(!metrics.find("nsqd_channel_depth", &[]).is_empty());
-    }
+    let histograms = without.0.iter().filter(|it| it.kind == "histogram");
+    assert_eq!(histograms.count(), 0);
+    assert!(!without.find("nsqd_channel_depth", &[]).is_empty());
 }
 
 /// A channel has a histogram once a message was finished. Prometheus's parser checks that the counts ascend.
@@ -197,25 +193,23 @@ fn filters_and_hostile_labels() {
     consumer.subscribe("one", "c");
     let is_there = || broker.stats()["topics"][0]["channels"][0]["client_count"] == 1;
     assert!(wait_until(TIMEOUT, is_there));
-    let forms = scrape(
+    let metrics = &scrape(
         &python,
         broker.http_addr(),
         "/metrics?channel=c&include_clients=true",
     );
-    for metrics in &forms {
-        assert_eq!(metrics.find("nsqd_channel_depth", &[]).len(), 2);
-        assert_eq!(metrics.find("nsqd_topic_depth", &[]).len(), 2);
-        let client = metrics.find("nsqd_client_ready_count", &[]);
-        assert_eq!(client.len(), 1);
-        assert_eq!(client[0].labels["client_id"], hostile);
-        assert_eq!(client[0].labels["hostname"], hostile);
-        let address = consumer.local_addr().to_string();
-        assert_eq!(client[0].labels["remote_address"], address);
-    }
+    assert_eq!(metrics.find("nsqd_channel_depth", &[]).len(), 2);
+    assert_eq!(metrics.find("nsqd_topic_depth", &[]).len(), 2);
+    let client = metrics.find("nsqd_client_ready_count", &[]);
+    assert_eq!(client.len(), 1);
+    assert_eq!(client[0].labels["client_id"], hostile);
+    assert_eq!(client[0].labels["hostname"], hostile);
+    let address = consumer.local_addr().to_string();
+    assert_eq!(client[0].labels["remote_address"], address);
     let address = broker.http_addr();
-    let [text, _] = scrape(&python, address, "/metrics?topic=one");
+    let text = scrape(&python, address, "/metrics?topic=one");
     assert_eq!(text.find("nsqd_channel_depth", &[]).len(), 2);
-    let [text, _] = scrape(&python, address, "/metrics?topic=nothing");
+    let text = scrape(&python, address, "/metrics?topic=nothing");
     assert!(text.find("nsqd_topic_depth", &[]).is_empty());
 }
 
@@ -232,22 +226,20 @@ fn prometheus_reads_nsqlookupd() {
         answer.contains("nsqlookupd_channels 1\n")
     };
     assert!(wait_until(TIMEOUT, is_there));
-    let forms = scrape(&python, lookupd.server.http_address(), "/metrics");
+    let metrics = &scrape(&python, lookupd.server.http_address(), "/metrics");
     let node = format!("node \"1\":{}", broker.http_addr().port());
-    for metrics in &forms {
-        let check = |name: &str, labels: &[(&str, &str)], expected: f64| {
-            assert_eq!(metrics.value(name, labels), expected, "{name}");
-        };
-        check("nsqlookupd_topics", &[], 1.0);
-        check("nsqlookupd_nodes", &[], 1.0);
-        check("nsqlookupd_inactive_nodes", &[], 0.0);
-        check("nsqlookupd_topic_producers", &[("topic", "orders")], 1.0);
-        check("nsqlookupd_topic_tombstones", &[("topic", "orders")], 0.0);
-        check("nsqlookupd_topic_channels", &[("topic", "orders")], 1.0);
-        check("nsqlookupd_node_topics", &[("node", &node)], 1.0);
-        let silence = metrics.value("nsqlookupd_node_silence_seconds", &[("node", &node)]);
-        assert!((0.0..600.0).contains(&silence), "{silence}");
-        assert!(metrics.value("process_cpu_seconds_total", &[]) > 0.0);
-        check("nsqlookupd_build_info", &[("version", "1.3.0")], 1.0);
-    }
+    let check = |name: &str, labels: &[(&str, &str)], expected: f64| {
+        assert_eq!(metrics.value(name, labels), expected, "{name}");
+    };
+    check("nsqlookupd_topics", &[], 1.0);
+    check("nsqlookupd_nodes", &[], 1.0);
+    check("nsqlookupd_inactive_nodes", &[], 0.0);
+    check("nsqlookupd_topic_producers", &[("topic", "orders")], 1.0);
+    check("nsqlookupd_topic_tombstones", &[("topic", "orders")], 0.0);
+    check("nsqlookupd_topic_channels", &[("topic", "orders")], 1.0);
+    check("nsqlookupd_node_topics", &[("node", &node)], 1.0);
+    let silence = metrics.value("nsqlookupd_node_silence_seconds", &[("node", &node)]);
+    assert!((0.0..600.0).contains(&silence), "{silence}");
+    assert!(metrics.value("process_cpu_seconds_total", &[]) > 0.0);
+    check("nsqlookupd_build_info", &[("version", "1.3.0")], 1.0);
 }

@@ -137,8 +137,6 @@ pub enum Manner {
     Closes,
     /// Sends nothing and continues to read.
     Silent,
-    /// Answers correctly, and waits this long before each 64th answer.
-    Slowly(Duration),
     /// Announces this many bytes as the answer and sends a few.
     Announces(i32),
     /// Answers every command with this text.
@@ -235,7 +233,6 @@ impl Shared {
         reader.read_exact(&mut magic)?;
         assert_eq!(&magic, b"  V1");
         self.note("connected".to_owned());
-        let mut slow_count = 0;
         loop {
             let mut line = String::new();
             if reader.read_line(&mut line)? == 0 {
@@ -264,13 +261,6 @@ impl Shared {
                 Manner::Closes => {
                     stream.shutdown(Shutdown::Both)?;
                     return Ok(());
-                }
-                Manner::Slowly(time) => {
-                    slow_count += 1;
-                    if slow_count % 64 == 0 {
-                        thread::sleep(time);
-                    }
-                    sized(answer.len() as i32, &answer)
                 }
                 Manner::Silent => continue,
                 Manner::Announces(size) => sized(size, "some"),

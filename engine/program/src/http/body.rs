@@ -3,25 +3,15 @@
 use std::io;
 
 use bytes::Bytes;
-use http::StatusCode;
 
 use super::chunked::{Chunked, Step};
-use super::coding::{Coding, Decoder};
 use super::connection::{Connection, Io};
 use super::head::Framing;
 use super::reply::Failure;
-use crate::metrics::Format;
 
 /// Fewest unread bytes of a body for which the connection is closed. A shorter rest is read and
 /// discarded before the answer. Go's server has the same number.
 const DISCARD_BYTES_MAX: u64 = 256 * 1024;
-
-/// Encoded bytes that are read whatever the limit of the decoded ones is.
-const ENCODED_BYTES_MIN: u64 = 64 * 1024;
-
-const UNSUPPORTED_ENCODING: Failure =
-    Failure::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "UNSUPPORTED_ENCODING");
-const INVALID_ENCODING: Failure = Failure::bad("INVALID_ENCODING");
 
 /// The body of a request on its connection. Bytes that the program does not read are discarded, or
 /// the connection is closed.
@@ -30,11 +20,9 @@ pub struct RequestBody<'a, S> {
     connection: &'a mut Connection<S>,
     framing: Framing,
     announced_bytes: Option<u64>,
-    coding: Coding,
     /// True while the peer waits for "100 Continue" before it sends the body.
     awaits_continue: bool,
     is_broken: bool,
-    metrics_format: Format,
 }
 
 /// A body, or the beginning of a body.
@@ -76,7 +64,6 @@ impl<'a, S: Io> RequestBody<'a, S> {
     pub(super) fn new(
         connection: &'a mut Connection<S>,
         framing: Framing,
-        coding: Coding,
         awaits_continue: bool,
     ) -> RequestBody<'a, S> {
         let announced_bytes = match framing {
@@ -87,84 +74,14 @@ impl<'a, S: Io> RequestBody<'a, S> {
             connection,
             framing,
             announced_bytes,
-            coding,
             awaits_continue,
             is_broken: false,
-            metrics_format: Format::default(),
         }
     }
 
-    /// Returns the body of a request that prefers this form of metrics.
-    pub(super) fn with_metrics_format(mut self, format: Format) -> Self {
-        self.metrics_format = format;
-        self
-    }
-
-    /// Returns the form of metrics that the request prefers.
-    pub fn metrics_format(&self) -> Format {
-        self.metrics_format
-    }
-
-    /// Returns whether the announced length is above a limit. A body that is sent in chunks or encoded has none.
+    /// Returns whether the announced length is above a limit. A body that is sent in chunks has none.
     pub fn announces_more_than(&self, bytes_max: u64) -> bool {
-        self.coding == Coding::Identity && self.announced_bytes.is_some_and(|it| it > bytes_max)
-    }
-
-    /// Like [`RequestBody::receive`], but decodes a body with a `Content-Encoding`. The limit counts
-    /// the decoded bytes. The decoder works on the bytes as they arrive, in small steps with the
-    /// other tasks of the thread in between.
-    ///
-    /// # Errors
-    /// 415 for an encoding that is not supported, 400 for a body that cannot be decoded.
-    pub async fn receive_decoded(&mut self, bytes_max: u64) -> Result<Received, Failure> {
-        if self.coding == Coding::Unsupported {
-            return Err(UNSUPPORTED_ENCODING);
-        }
-        let decoder = Decoder::new(self.coding).map_err(|_| Failure::INTERNAL)?;
-        let Some(mut decoder) = decoder.map(Box::new) else {
-            return Ok(self.receive(bytes_max).await);
-        };
-        let is_within = self.decode(&mut decoder, bytes_max).await;
-        let is_within = is_within.map_err(|_| INVALID_ENCODING)?;
-        let (bytes, end) = if !is_within {
-            (decoder.into_output(), End::OverLimit)
-        } else if self.is_broken {
-            (decoder.into_output(), End::Broken)
-        } else {
-            let bytes = decoder.finish().map_err(|_| INVALID_ENCODING)?;
-            let is_over = bytes.len() as u64 > bytes_max;
-            let end = if is_over {
-                End::OverLimit
-            } else {
-                End::Complete
-            };
-            (bytes, end)
-        };
-        Ok(Received {
-            bytes: Bytes::from(bytes),
-            end,
-        })
-    }
-
-    /// Decodes to the end of the body. Returns false if the body is longer than the limit.
-    async fn decode(&mut self, decoder: &mut Decoder, bytes_max: u64) -> io::Result<bool> {
-        // An encoding that adds nothing to the output could go on forever.
-        let mut encoded_bytes_left = bytes_max
-            .saturating_mul(2)
-            .saturating_add(ENCODED_BYTES_MIN);
-        while let Some(mut piece) = self.next_piece().await {
-            encoded_bytes_left = encoded_bytes_left.saturating_sub(piece.len() as u64);
-            while !decoder.step(&mut piece)? {
-                if decoder.decoded_bytes() as u64 > bytes_max {
-                    return Ok(false);
-                }
-                futures_lite::future::yield_now().await;
-            }
-            if decoder.decoded_bytes() as u64 > bytes_max || encoded_bytes_left == 0 {
-                return Ok(false);
-            }
-        }
-        Ok(true)
+        self.announced_bytes.is_some_and(|it| it > bytes_max)
     }
 
     /// Reads to the end, or until there are more than `bytes_max` bytes. A body of known length is

@@ -6,12 +6,10 @@ use std::mem::MaybeUninit;
 use http::{Method, Uri};
 
 use super::chunked::Chunked;
-use super::coding::Coding;
 use super::host_names::HostNames;
 use super::page_marks::PageMarks;
 use super::query::percent_decode;
 use super::reply::{Exchange, Refusal};
-use crate::metrics::Format;
 
 /// Longest head that is accepted, in bytes. This limit and the next one are those of hyper, which
 /// served here before. Go's server accepts 1 MiB.
@@ -37,14 +35,9 @@ pub struct Head {
     pub(super) is_http_11: bool,
     pub(super) expects: Option<Expectation>,
     pub(super) asks_to_close: bool,
-    /// True when the peer knows the answers of NSQ 1.0.
-    pub(super) accepts_v1: bool,
-    /// The form of metrics that the peer prefers.
-    pub(super) metrics_format: Format,
     /// True when the connection may continue after the answer.
     pub(super) keeps_alive: bool,
     pub(super) framing: Framing,
-    pub(super) coding: Coding,
     /// True when a browser says that a page of another site sends the request.
     pub(super) is_of_other_site: bool,
     /// True when a program says that it asks again and again.
@@ -119,11 +112,8 @@ pub(super) fn parse(
         is_http_11: request.version == Some(1),
         expects: None,
         asks_to_close: false,
-        accepts_v1: false,
-        metrics_format: Format::Text,
         keeps_alive: false,
         framing: Framing::Length(0),
-        coding: Coding::Identity,
         is_of_other_site: false,
         is_poll: false,
         unknown_host: None,
@@ -194,14 +184,9 @@ impl Head {
                     return Err(Refusal::MALFORMED);
                 }
                 lengths.encode(field.value);
-            } else if is("content-encoding") {
-                self.coding.add(field.value);
             } else if is("connection") {
                 self.asks_to_close |= has_word(field.value, "close");
                 asks_to_stay |= has_word(field.value, "keep-alive");
-            } else if is("accept") {
-                self.accepts_v1 = field.value == b"application/vnd.nsq; version=1.0";
-                self.metrics_format = Format::of_accept(field.value);
             } else if is("expect") {
                 let is_known = has_word(field.value, "100-continue")
                     || self.expects == Some(Expectation::Continue);

@@ -13,9 +13,8 @@ use http::StatusCode;
 use wire::go_json::to_string;
 use wire::json_object;
 
-use super::coding;
 use super::host_names::HostNames;
-use crate::metrics::Format;
+use crate::metrics;
 
 const JSON: &str = "application/json; charset=utf-8";
 const TEXT: &str = "text/plain; charset=utf-8";
@@ -150,11 +149,8 @@ impl Reply {
     }
 
     /// Returns a text of metrics. `next` makes its parts, as for [`Reply::json_in_parts`].
-    pub fn metrics_in_parts(
-        format: Format,
-        next: impl FnMut() -> (String, bool) + Send + 'static,
-    ) -> Reply {
-        Reply::in_parts(next, |first| Reply::metrics(format, first))
+    pub fn metrics_in_parts(next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
+        Reply::in_parts(next, Reply::metrics)
     }
 
     fn in_parts(
@@ -167,17 +163,16 @@ impl Reply {
         reply
     }
 
-    fn metrics(format: Format, text: String) -> Reply {
-        Reply::plain(StatusCode::OK, text).with_type(format.content_type())
+    fn metrics(text: String) -> Reply {
+        Reply::plain(StatusCode::OK, text).with_type(metrics::CONTENT_TYPE)
     }
 
     /// Returns a text of metrics that is still being made. `poll_next` returns its next part, and `None` behind the last one.
     pub fn metrics_as_made(
-        format: Format,
         first: String,
         mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<String>> + Send + 'static,
     ) -> Reply {
-        let mut reply = Reply::metrics(format, first);
+        let mut reply = Reply::metrics(first);
         reply.rest = Some(Parts(Box::new(move |cx| {
             poll_next(cx).map(|part| {
                 let is_last = part.is_none();
@@ -205,72 +200,17 @@ impl Reply {
         self
     }
 
-    /// Returns an error. Its word and its reason are in a JSON object. 415 names the encodings that a body may have.
+    /// Returns an error. Its word and its reason are in a JSON object.
     pub fn failure(failure: Failure) -> Reply {
         let reason = failure.reason.map(|reason| json_object! { reason });
         let body = to_string(&json_object! { message: failure.code, #[serde(flatten)] reason });
-        let mut reply = Reply::json(failure.status, body);
-        if failure.status == StatusCode::UNSUPPORTED_MEDIA_TYPE {
-            reply.header = Some(("Accept-Encoding", coding::ACCEPTED.to_string()));
-        }
-        reply
+        Reply::json(failure.status, body)
     }
 
     /// Returns the answer to a request whose `Host` is no name of the server.
     pub(super) fn misdirected(host: &str) -> Reply {
         let failure = Failure::new(StatusCode::MISDIRECTED_REQUEST, "MISDIRECTED_HOST");
         Reply::failure(failure.because(HostNames::advice(host)))
-    }
-
-    /// Returns the same answer in the style of NSQ before 1.0. A text has no envelope, data have
-    /// one, and every error has status 500.
-    pub(super) fn before_v1(self) -> Reply {
-        if let Some(rest) = self.rest {
-            return Reply::parts_before_v1(self.body, rest, self.must_close);
-        }
-        let is_json = self.content_type == Some(JSON);
-        let (status, text, data): (_, &[u8], &[u8]) = if !self.status.is_success() {
-            let word = self.body.strip_prefix(br#"{"message":""#);
-            let word = word.and_then(|rest| rest.strip_suffix(br#""}"#));
-            let status = StatusCode::INTERNAL_SERVER_ERROR;
-            (status, word.unwrap_or(b"INTERNAL_ERROR"), b"null")
-        } else if is_json {
-            (StatusCode::OK, b"OK", &self.body)
-        } else if self.body.is_empty() {
-            (StatusCode::OK, b"OK", b"null")
-        } else {
-            return Reply {
-                is_v1: false,
-                ..self
-            };
-        };
-        let text = to_string(&String::from_utf8_lossy(text));
-        let body = format!(
-            r#"{{"status_code":{},"status_txt":{text},"data":{}}}"#,
-            status.as_u16(),
-            String::from_utf8_lossy(data)
-        );
-        let must_close = self.must_close;
-        Reply::new(status, false, body)
-            .with_type(JSON)
-            .and_close(must_close)
-    }
-
-    /// Returns an envelope around a document in parts.
-    fn parts_before_v1(first: Bytes, Parts(mut next): Parts, must_close: bool) -> Reply {
-        let first = String::from_utf8_lossy(&first);
-        let body = format!(r#"{{"status_code":200,"status_txt":"OK","data":{first}"#);
-        let next = move |cx: &mut Context<'_>| {
-            next(cx).map(|(mut part, is_last)| {
-                if is_last {
-                    part.push('}');
-                }
-                (part, is_last)
-            })
-        };
-        let mut reply = Reply::new(StatusCode::OK, false, body).with_type(JSON);
-        reply.rest = Some(Parts(Box::new(next)));
-        reply.and_close(must_close)
     }
 
     pub(super) fn wrong_method(allow: String) -> Reply {

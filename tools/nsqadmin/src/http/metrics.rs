@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::http::StatusCode;
-use ::http::header::ACCEPT;
 use jiff::Timestamp;
-use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
+use program::metrics::{
+    CONTENT_TYPE, Exposition, Family, Kind, Number, append_process, push_label,
+};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
 use super::{App, Reply, Request};
@@ -167,16 +168,15 @@ impl Seen {
 
 impl App {
     /// Answers `/metrics`.
-    pub(super) fn metrics(&self, request: &Request) -> Reply {
-        let format = Format::of_accept(request.header(ACCEPT.as_str()).as_bytes());
-        let mut out = Exposition::new(format);
+    pub(super) fn metrics(&self) -> Reply {
+        let mut out = Exposition::default();
         let seen = Seen::of(self);
         append(&mut out, &BUILD, &seen);
         append_process(&mut out, self.started);
         for row in ROWS {
             append(&mut out, row, &seen);
         }
-        Reply::new(StatusCode::OK, format.content_type(), out.end().concat())
+        Reply::new(StatusCode::OK, CONTENT_TYPE, out.end().concat())
     }
 }
 

@@ -16,7 +16,6 @@ fn the_defaults_are_nsqlookupds() {
     assert_eq!(config.broadcast_address, program::hostname());
     assert_eq!(config.lifetimes.inactive, Duration::from_secs(300));
     assert_eq!(config.lifetimes.tombstone, Duration::from_secs(45));
-    assert!(!config.has_old_endpoints);
     assert!(config.ignored().is_empty());
 }
 

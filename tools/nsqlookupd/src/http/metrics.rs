@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use parking_lot::RwLock;
 use program::http::Reply;
-use program::metrics::{Exposition, Family, Format, Kind, Number, append_process, push_label};
+use program::metrics::{Exposition, Family, Kind, Number, append_process, push_label};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
 use crate::database::{Database, NodeFigures, Now, TopicFigures, Totals};
@@ -57,9 +57,8 @@ pub(super) async fn metrics(
     database: &Arc<RwLock<Database>>,
     now: fn() -> Now,
     started: SystemTime,
-    format: Format,
 ) -> Reply {
-    let mut out = Exposition::new(format);
+    let mut out = Exposition::default();
     let mut labels = String::new();
     push_label(&mut labels, "version", NSQ_VERSION);
     push_label(&mut labels, "ringq_version", RINGQ_VERSION);
@@ -71,7 +70,7 @@ pub(super) async fn metrics(
     append_rows(&mut out, TOPIC, &topics(database, now).await);
     append_rows(&mut out, NODE, &nodes(database, now).await);
     let mut parts = out.end().into_iter();
-    Reply::metrics_in_parts(format, move || {
+    Reply::metrics_in_parts(move || {
         let part = parts.next().unwrap_or_default();
         (part, parts.as_slice().is_empty())
     })

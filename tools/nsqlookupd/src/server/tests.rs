@@ -17,7 +17,6 @@ fn shared(stop: watch::Receiver<bool>) -> Shared {
         }))),
         identify_answer: "{}".into(),
         http_timeouts: HttpTimeouts::default(),
-        has_old_endpoints: false,
         host_names: None,
         started: SystemTime::UNIX_EPOCH,
         stop,

@@ -91,7 +91,6 @@ fn run<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> (String, Vec<String>) 
         started: std::time::SystemTime::UNIX_EPOCH,
         database: database.clone(),
         now: Now::default,
-        has_old_endpoints: true,
         host_names: None,
     };
     let mut connection = Connection::new(client, b"");

@@ -45,14 +45,7 @@ impl Connection {
     fn receive(&mut self, bytes: &[u8]) {
         self.buffer.extend(bytes);
         while !self.is_over() && (self.impatient || self.buffer.len() >= self.needs) {
-            let context = Context {
-                state: self.state,
-                heartbeats: true,
-                tls_missing: false,
-                req_uncounted: false,
-                has_numbers: false,
-                limits: &self.limits,
-            };
+            let context = context(self.state, &self.limits);
             match self.decoder.decode(&self.buffer, &context) {
                 Decoded::NeedMore(needs) => {
                     assert!(needs > self.buffer.len(), "asks for what is there");
@@ -84,14 +77,7 @@ impl Connection {
     /// Ends the input. Returns all results, the error at the end included.
     fn finish(mut self) -> Vec<Seen> {
         if !self.is_over() {
-            let context = Context {
-                state: self.state,
-                heartbeats: true,
-                tls_missing: false,
-                req_uncounted: false,
-                has_numbers: false,
-                limits: &self.limits,
-            };
+            let context = context(self.state, &self.limits);
             let told = self.decoder.finish(&self.buffer, &context);
             self.seen
                 .extend(told.map(|(error, topic)| reject(&error, topic)));

@@ -14,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use socket2::{Domain, Socket, Type};
 use std::io::{self, ErrorKind, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::os::fd::AsFd;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -118,25 +118,8 @@ fn unix_pair() -> io::Result<(Socket, Socket)> {
 fn tcp_pair() -> io::Result<(Socket, Socket)> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let peer = TcpStream::connect_timeout(&listener.local_addr()?, NETWORK_TIME)?;
-    let stream = accept_from(&listener, peer.local_addr()?)?;
+    let (stream, _) = listener.accept()?;
     Ok((stream.into(), peer.into()))
-}
-
-/// Accepts the connection from this address, and closes those of other programs, which may come before it.
-fn accept_from(listener: &TcpListener, own: SocketAddr) -> io::Result<TcpStream> {
-    listener.set_nonblocking(true)?;
-    let deadline = Instant::now() + NETWORK_TIME;
-    loop {
-        let left = deadline.saturating_duration_since(Instant::now());
-        wait_for(listener, PollFlags::IN, left)?;
-        match listener.accept() {
-            Ok((stream, from)) if from == own => return Ok(stream),
-            Ok(_) => {}
-            // The other program has ended its connection.
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(error) => return Err(error),
-        }
-    }
 }
 
 /// Sends a byte, and ends the connection at once: a TCP connection is reset.
@@ -193,20 +176,6 @@ mod tests {
         ring.forget_received(token);
         ring.for_each_ready(|_| {});
         assert!(!told.expect("the ring works"));
-    }
-
-    /// The connection of any other program was taken for the trial's own.
-    #[test]
-    fn the_connection_of_another_program_is_not_taken() {
-        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback network");
-        let address = listener.local_addr().expect("bound");
-        let _others = [(); 2].map(|()| TcpStream::connect(address).expect("it listens"));
-        let own = TcpStream::connect(address).expect("it listens");
-        let own_address = own.local_addr().expect("connected");
-        let accepted = accept_from(&listener, own_address).expect("it has come");
-        assert_eq!(accepted.peer_addr().expect("connected"), own_address);
-        let error = accept_from(&listener, own_address).expect_err("there is only one");
-        assert_eq!(error.kind(), ErrorKind::TimedOut);
     }
 
     /// Each end of the request counted as an end of the connection that the kernel had told.
