@@ -4,7 +4,7 @@ use std::fs;
 use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
-use crate::tool::{self, Tool, expect_exit};
+use crate::tool::{self, Tool};
 use test_support::daemon::{Daemon, wait_for_end};
 use test_support::process::{Exit, run};
 use test_support::{TIMEOUT, wait_until};
@@ -27,19 +27,6 @@ fn nsqd_with(bodies: &[(&str, &str)]) -> Daemon {
         nsqd.publish(topic, &[body]);
     }
     nsqd
-}
-
-#[test]
-fn exactly_the_printed_messages_are_finished() {
-    let nsqd = nsqd_with(&[("t", "1"), ("t", "2"), ("t", "3"), ("t", "4"), ("t", "5")]);
-    let exit = nsq_tail(&nsqd, "-topic=t -channel=c -n=3");
-    assert_eq!((exit.code(), &*exit.stdout), (0, "1\n2\n3\n"), "{exit}");
-    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
-    nsqd.wait_for_figure("t", "c", "depth", 2);
-    let exit = nsq_tail(&nsqd, "-topic=t -channel=c -n=2 -max-in-flight=1");
-    assert_eq!((exit.code(), &*exit.stdout), (0, "4\n5\n"), "{exit}");
-    nsqd.wait_for_figure("t", "c", "depth", 0);
-    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
 }
 
 #[test]
@@ -169,31 +156,6 @@ fn messages_that_cannot_be_printed_are_not_finished() {
     nsqd.wait_for_figure("t", "c", "depth", 2);
 }
 
-#[test]
-fn a_wrong_command_line_ends_the_tool() {
-    let check = |args: &str, text: &str| expect_exit("nsq_tail", args, 1, text);
-    // The end of each line is the reason, in the words of the client.
-    let nsqd = "-nsqd-tcp-address=127.0.0.1:1";
-    check(
-        &format!("-topic=a·b {nsqd}"),
-        " invalid topic name: \"a b\" is not 1 to 64 characters of ",
-    );
-    check(
-        &format!("-topic=t -channel=a·b {nsqd}"),
-        " invalid channel name: \"a b\" is not 1 to 64 characters of ",
-    );
-    // Nobody listens on port 1.
-    check(&format!("-topic=t {nsqd}"), "Connection refused");
-    check(
-        "-topic=t -lookupd-http-address=127.0.0.1",
-        " --lookupd-http-address: nsqlookupd 127.0.0.1: missing port: write host:port, as in 127.0.0.1:4161 ",
-    );
-    check(
-        "-topic=t -nsqd-tcp-address=127.0.0.1",
-        " --nsqd-tcp-address: address \"127.0.0.1\": missing port: write host:port, as in 127.0.0.1:4150 ",
-    );
-}
-
 /// A signal had no effect while the pipe behind the tool was full.
 #[test]
 fn a_signal_ends_the_tool_although_nobody_reads_its_output() {
@@ -213,14 +175,4 @@ fn a_signal_ends_the_tool_although_nobody_reads_its_output() {
     // No message was printed as a whole, so nsqd has all of them again, and at once.
     nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
     nsqd.wait_for_figure("t", "c", "depth", 5);
-}
-
-/// Words behind the flags were ignored, and all flags behind them.
-#[test]
-fn words_behind_the_flags_are_an_error() {
-    let nsqd = nsqd_with(&[]);
-    let exit = nsq_tail(&nsqd, "-topic=t -print-topic true -n=1");
-    assert_eq!(exit.code(), 1, "{exit}");
-    let expected = " unknown arguments: [true -n=1]; a value of a boolean flag follows behind =, as in -flag=false\n";
-    assert!(exit.stderr.ends_with(expected), "{exit}");
 }

@@ -168,92 +168,6 @@ fn compressed_files_have_a_member_for_each_sync_and_are_never_continued() {
     }
 }
 
-#[test]
-fn files_are_rotated_by_size() {
-    let nsqd = Daemon::nsqd(&[]);
-    let run = Run::new(&nsqd, "-rotate-size=10 -sync-interval=1h");
-    nsqd.publish("t", &["123456789", "1", "1234567", "12"]);
-    let mut tool = run.start();
-    tool.wait_for_log("opening");
-    nsqd.wait_for_figure("t", "c", "depth", 0);
-    tool.stop();
-    let full = [
-        ("out/t-000000", "123456789\n1\n"),
-        ("out/t-000001", "1234567\n12\n"),
-    ];
-    run.expect_files(&full);
-    nsqd.publish("t", &["x"]);
-    let mut tool = run.start();
-    run.wait_for_in_flight(0);
-    tool.stop();
-    run.expect_files(&[full[0], full[1], ("out/t-000002", "x\n")]);
-}
-
-#[test]
-fn idle_topics_have_no_empty_files_if_these_are_skipped() {
-    let nsqd = Daemon::nsqd(&[]);
-    let flags = "-rotate-interval=200ms -sync-interval=100ms -work-dir=DIR/work";
-    let run = Run::new(&nsqd, &format!("{flags} -skip-empty-files"));
-    let mut tool = run.start();
-    for body in ["a", "b"] {
-        run.archive(&[body]);
-        // The file is finished while the topic is idle.
-        tool.wait_for_log("moving finished file");
-        std::thread::sleep(std::time::Duration::from_millis(500));
-    }
-    tool.stop();
-    run.expect_files(&[("out/t-000000", "a\n"), ("out/t-000001", "b\n")]);
-
-    let run = Run::new(&nsqd, flags);
-    let mut tool = run.start();
-    tool.wait_for_log("t-000002");
-    tool.stop();
-    let files = run.files();
-    assert!(
-        files.len() > 2 && files.values().all(String::is_empty),
-        "{files:?}"
-    );
-}
-
-#[test]
-fn sighup_moves_the_finished_file() {
-    let nsqd = Daemon::nsqd(&[]);
-    let run = Run::new(&nsqd, "-work-dir=DIR/./work/ -sync-interval=1h");
-    let mut tool = run.start();
-    run.archive(&["a"]);
-    run.expect_files(&[("work/t-000000", "a\n")]);
-    tool.signal("HUP");
-    tool.wait_for_log("moving finished file");
-    nsqd.publish("t", &["b", "c"]);
-    run.wait_for_in_flight(1);
-    tool.stop();
-    run.wait_for_in_flight(0);
-    run.expect_files(&[("out/t-000000", "a\n"), ("out/t-000001", "b\nc\n")]);
-}
-
-#[test]
-fn sighup_makes_a_file_again_that_was_renamed() {
-    let nsqd = Daemon::nsqd(&[]);
-    let run = Run::new(&nsqd, "-sync-interval=1h");
-    let mut tool = run.start();
-    run.archive(&["a"]);
-    let out = run.directory.path().join("out");
-    fs::rename(out.join("t"), out.join("old")).expect("the file is there");
-    tool.signal("HUP");
-    // The tool has no line for the end of a file that stays where it is.
-    let reopened = wait_until(TIMEOUT, || {
-        nsqd.publish("t", &["b"]);
-        out.join("t").exists()
-    });
-    assert!(reopened, "{}", tool.log());
-    tool.stop();
-    let files = run.files();
-    assert!(
-        files["out/old"].starts_with("a\n") && files["out/t"].ends_with("b\n"),
-        "{files:?}"
-    );
-}
-
 /// The tool wrote into the removed file, and finished the messages.
 #[test]
 fn messages_of_a_removed_file_come_again() {
@@ -347,19 +261,6 @@ fn directories_and_files_have_the_modes_of_the_original() {
             assert_eq!(run.files().len(), 1, "{:?}", run.files());
         }
     }
-}
-
-#[test]
-fn a_file_of_another_program_is_never_replaced() {
-    let nsqd = Daemon::nsqd(&[]);
-    let run = Run::new(&nsqd, "-work-dir=DIR/work -sync-interval=1h");
-    let mut tool = run.start();
-    run.archive(&["a"]);
-    let out = run.directory.path().join("out");
-    fs::write(out.join("t-000000"), "other\n").expect("the directory is there");
-    tool.stop();
-    run.expect_files(&[("out/t-000000", "other\n"), ("out/t-000001", "a\n")]);
-    tool.wait_for_log("destination file already exists");
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use crate::tool::consumed::{bodies, texts};
+use crate::tool::consumed::texts;
 use crate::tool::{QUICK, Tool, status_lines};
 use test_support::daemon::Daemon;
 use test_support::dead_port::DeadPort;
@@ -45,98 +45,6 @@ fn publish_numbers(source: &Daemon, range: std::ops::Range<usize>) {
     source
         .post("/mpub?topic=t", lines.as_bytes())
         .expect_status(200);
-}
-
-#[test]
-fn messages_are_copied() {
-    let (source, destination) = (source(&[b"one", b"\xff\x00two", b"three"]), destination());
-    let mut tool = start(&source, &[&destination], "");
-    source.wait_for_answers("t", CHANNEL);
-    let mut found = bodies(&destination, "t", 3);
-    found.sort();
-    assert_eq!(found, [&b"one"[..], b"three", b"\xff\x00two"]);
-    tool.stop();
-    assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 0);
-}
-
-#[test]
-fn several_topics_go_to_one_destination_topic() {
-    let (source, destination) = (source(&[b"one"]), destination());
-    source.create_channel("u", CHANNEL);
-    source.publish("u", &["two"]);
-    let args = "-topic=u -destination-topic=t";
-    let mut tool = start(&source, &[&destination], args);
-    let mut found = texts(&destination, "t", 2);
-    found.sort();
-    assert_eq!(found, ["one", "two"]);
-    tool.stop();
-    // Without a destination topic, each topic keeps its name.
-    source.publish("u", &["three"]);
-    destination.create_channel("u", "c");
-    let mut tool = start(&source, &[&destination], "-topic=u");
-    assert_eq!(texts(&destination, "u", 1), ["three"]);
-    tool.stop();
-}
-
-/// The outputs are those of nsq_to_nsq 1.3.0, recorded byte for byte.
-#[test]
-fn fields_are_selected_as_by_the_original() {
-    let cases: [(&[u8], &str); 13] = [
-        (
-            br#"{"b":1,"a":2.0,"f":1.5,"n":null,"s":"x<y>&\u2028","o":{"z":1,"y":[1,2.50,1e3]},"t":true,"x":0}"#,
-            r#"{"a":2,"b":1,"f":1.5,"n":null,"o":{"y":[1,2.5,1000],"z":1},"s":"x\u003cy\u003e\u0026\u2028","t":true}"#,
-        ),
-        (br#"{"d":1e21,"a":0.1,"b":-0.0,"f":1e-7}"#, r#"{"a":0.1,"b":0,"f":1e-7}"#),
-        (b"null", "{}"),
-        (b" { } ", "{}"),
-        (br#"{"a":"\ud800","b":"\ud83d\ude00\/"}"#, "{\"a\":\"\u{fffd}\",\"b\":\"😀/\"}"),
-        (b"{\"a\":\"\xff\xe2\x82\",\"b\":1}", "{\"a\":\"\u{fffd}\u{fffd}\u{fffd}\",\"b\":1}"),
-        (br#"{"a":1,"a":2}"#, r#"{"a":2}"#),
-        (br#"{"a":{"x":1,"x":2,"b":{"z":[],"a":{}}}}"#, r#"{"a":{"b":{"a":{},"z":[]},"x":2}}"#),
-        (br#"{"\u0061":5}"#, r#"{"a":5}"#),
-        (
-            br#"{"a":-0.0,"b":[-0.0,-0,1.0,1e5,123456789012345680000]}"#,
-            r#"{"a":0,"b":[-0,-0,1,100000,123456789012345680000]}"#,
-        ),
-        (br#"{"\ud800":1,"a":3}"#, r#"{"a":3}"#),
-        (br#"{"a":1e2,"b":1E+2,"f":1.0e-2}"#, r#"{"a":100,"b":100,"f":0.01}"#),
-        ("{\"a\":{\"\\u2028<\":\"\u{2029}&\"}}".as_bytes(), r#"{"a":{"\u2028\u003c":"\u2029\u0026"}}"#),
-    ];
-    let dropped: [&[u8]; 9] = [
-        b"[]",
-        b"not json",
-        br#"{"a":1}x"#,
-        br#""a""#,
-        br#"{"a":1,}"#,
-        br#"{"a":01}"#,
-        "\u{feff}{\"a\":1}".as_bytes(),
-        b"{\"a\":\"x\ny\"}",
-        b"{",
-    ];
-    let inputs: Vec<&[u8]> = cases
-        .iter()
-        .map(|(input, _)| *input)
-        .chain(dropped)
-        .collect();
-    let (source, destination) = (source(&inputs), destination());
-    let fields =
-        ["a", "b", "f", "n", "s", "o", "t"].map(|name| format!("-whitelist-json-field={name}"));
-    let mut tool = start(&source, &[&destination], fields.join(" "));
-    source.wait_for_answers("t", CHANNEL);
-    let mut found = texts(&destination, "t", cases.len());
-    tool.stop();
-    let mut expected = cases.map(|(_, output)| output.to_owned());
-    found.sort();
-    expected.sort();
-    assert_eq!(found, expected);
-    assert_eq!(
-        destination.figure("t", "c", "message_count"),
-        cases.len() as i64
-    );
-    assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 0);
-    for body in ["[]", "not json", "{\"a\":1}x"] {
-        tool.wait_for_log(&format!("ERROR: Unable to decode json: {body}"));
-    }
 }
 
 #[test]
@@ -413,32 +321,6 @@ fn status_lines_have_the_originals_form() {
     let [first, second] = destinations.each_ref().map(|nsqd| nsqd.tcp.to_string());
     let expected = [(first, 2), (second, 2), ("aggregate".to_owned(), 4)];
     assert_eq!(status_lines(&log), expected.into(), "{log}");
-}
-
-#[test]
-fn an_unreachable_source_ends_the_tool() {
-    let (mut source, destination) = (source(&[]), destination());
-    source.kill();
-    let mut tool = start(&source, &[&destination], "");
-    assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
-    // A line about the destination may follow. The client's own line about the source has the level ERR.
-    let (log, address) = (tool.log(), source.tcp.to_string());
-    let is_reason = |line: &&str| line.contains("refused") && !line.contains(" ERR ");
-    let reason = log.lines().find(is_reason);
-    assert!(reason.is_some_and(|line| line.contains(&address)), "{log}");
-}
-
-#[test]
-fn sources_are_found_by_nsqlookupd() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let source = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("t", CHANNEL, &["one"]);
-    let destination = destination();
-    let lookupd = format!("-lookupd-http-address={}", lookupd.http);
-    let to = format!("-destination-nsqd-tcp-address={}", destination.tcp);
-    let args = format!("-topic=t {lookupd} {to} -consumer-opt=lookupd_poll_interval,100ms");
-    let mut tool = Tool::start("nsq_to_nsq", &args);
-    assert_eq!(texts(&destination, "t", 1), ["one"]);
-    finish(&source, &mut tool);
 }
 
 /// Nobody heard of a wrong address before the first message, which may come hours later.

@@ -44,27 +44,6 @@ fn depth(nsqd: &Daemon) -> i64 {
 }
 
 #[test]
-fn records_end_with_the_delimiter() {
-    let nsqd = nsqd(&[]);
-    let address = address(&nsqd);
-    let check = |flags: &str, input: &str, expected: &[&str]| {
-        let args = format!("-topic=t {address} {flags}");
-        let (code, log) = publish(&args, input.as_bytes());
-        assert_eq!(code, 0, "{log}");
-        assert_eq!(texts(&nsqd, "t", expected.len()), expected, "{input:?}");
-        assert_eq!(depth(&nsqd), 0);
-    };
-    check("", "a\n\nb", &["a", "b"]);
-    check("", "one\n\ntwo\nthree\n", &["one", "two", "three"]);
-    // The original loses the last byte of `three`.
-    check("", "one\ntwo\nthree", &["one", "two", "three"]);
-    check("-delimiter=,", "one,two,three\n", &["one", "two", "three"]);
-    check("-delimiter \t", "a b\tc\nd\t", &["a b", "c\nd"]);
-    check("", "\n\n\n", &[]);
-    check("", "", &[]);
-}
-
-#[test]
 fn every_destination_gets_all_records_in_order() {
     let nsqds = [nsqd(&[]), nsqd(&[])];
     let addresses = nsqds.each_ref().map(address);
@@ -293,22 +272,6 @@ fn an_nsqd_that_takes_no_numbers_is_told() {
 }
 
 #[test]
-fn an_unreachable_destination_is_named() {
-    let mut dead = nsqd(&[]);
-    dead.kill();
-    let args = format!("-topic=t {}", address(&dead));
-    // Without a record there is no connection.
-    assert_eq!(publish(&args, b"\n").0, 0);
-    let (code, log) = publish(&args, b"one\n");
-    assert_eq!(code, 1, "{log}");
-    // The client's own line has the level ERR, and may be the last one.
-    let address = dead.tcp.to_string();
-    let is_reason = |line: &&str| line.contains("refused") && !line.contains(" ERR ");
-    let reason = log.lines().find(is_reason);
-    assert!(reason.is_some_and(|line| line.contains(&address)), "{log}");
-}
-
-#[test]
 fn nsqlookupds_name_the_destinations() {
     let lookupd = Daemon::nsqlookupd(&[]);
     let mut nsqds = [
@@ -331,14 +294,6 @@ fn nsqlookupds_name_the_destinations() {
     nsqds[0].kill();
     let (code, log) = publish(&args, "x\n".repeat(100).as_bytes());
     assert_eq!((code, depth(&nsqds[1])), (0, alive + 100), "{log}");
-}
-
-#[test]
-fn an_nsqlookupd_without_a_port_ends_the_program() {
-    let text =
-        "--lookupd-http-address: nsqlookupd h: missing port: write host:port, as in 127.0.0.1:4161";
-    let (code, log) = publish("-topic=t -lookupd-http-address=h", b"one\n");
-    assert!(code == 1 && log.contains(text), "{code} {log}");
 }
 
 /// `to_nsq` once sent each record only after the confirmation of the one before. Here an nsqd

@@ -10,13 +10,14 @@
 //!
 //! The file is opened for each line, so that it can be moved away at any time. A client that may not act cannot fill
 //! the disk: names are cut off, and [`Refusals`] says which refused requests have a line. The number of the others
-//! comes with the next refused request that has a line, at the latest after a minute, and at the end of the process.
+//! comes with the next refused request that has a line, and at the end of the process.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use http::StatusCode;
@@ -26,7 +27,6 @@ use parking_lot::Mutex;
 use program::log::{self, Level};
 use program::log_error;
 use serde::Serialize;
-use tokio::time::sleep;
 use wire::go_error::system_text;
 use wire::go_json::{is_default, to_string};
 use wire::json_object;
@@ -57,9 +57,6 @@ const ONE_EVERY: Duration = Duration::from_secs(10);
 
 /// Most lines at once.
 const BURST: u32 = 100;
-
-/// The longest time for which a number is not told.
-const TOLD_AFTER: Duration = Duration::from_secs(60);
 
 /// The result of an act.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -339,7 +336,7 @@ pub struct Audit {
     turn: Arc<tokio::sync::Mutex<()>>,
     refusals: Refusals,
     /// The refused requests without a line since the last one that tells their number.
-    left_out: LeftOut,
+    left_out: Arc<AtomicU64>,
     tally: Tally,
 }
 
@@ -373,14 +370,10 @@ impl Audit {
         self.tally.count_act(&entry.action, entry.outcome.word());
         if entry.outcome == Outcome::Refused {
             if !self.refusals.admit(Instant::now()) {
-                let audit = self.clone();
-                let _is_first = self.left_out.add(|count| async move {
-                    let line = audit.log(Entry::left_out(count));
-                    audit.append(line).await;
-                });
+                self.left_out.fetch_add(1, Ordering::Relaxed);
                 return;
             }
-            let count = self.left_out.take();
+            let count = self.left_out.swap(0, Ordering::Relaxed);
             if count > 0 {
                 entry.message += &format!("; {}", without_line(count));
             }
@@ -391,7 +384,7 @@ impl Audit {
 
     /// Writes the number of refused requests that have no line, at the end of the process. Blocks until it is written.
     pub fn write_left_out(&self) {
-        let count = self.left_out.take();
+        let count = self.left_out.swap(0, Ordering::Relaxed);
         if count > 0 {
             let line = self.log(Entry::left_out(count));
             self.tell(self.append_now(&line));
@@ -466,54 +459,6 @@ impl Refusals {
         }
         *due = Some(next + ONE_EVERY);
         true
-    }
-}
-
-/// Counts what has no line of its own in a log, and has the number told at the latest after a minute. All clones count
-/// the same.
-#[derive(Clone, Debug, Default)]
-pub struct LeftOut(Arc<Mutex<Counted>>);
-
-#[derive(Debug, Default)]
-struct Counted {
-    count: u64,
-    /// True while a task waits to tell the number.
-    is_awaited: bool,
-}
-
-impl LeftOut {
-    /// Adds one. After a minute, `tell` gets the number of all that were added and not taken in the meantime. Returns
-    /// true if this minute begins now.
-    pub fn add<T>(&self, tell: impl FnOnce(u64) -> T + Send + 'static) -> bool
-    where
-        T: Future<Output = ()> + Send,
-    {
-        {
-            let mut counted = self.0.lock();
-            counted.count += 1;
-            if std::mem::replace(&mut counted.is_awaited, true) {
-                return false;
-            }
-        }
-        let own = self.clone();
-        tokio::spawn(async move {
-            sleep(TOLD_AFTER).await;
-            let count = {
-                let mut counted = own.0.lock();
-                counted.is_awaited = false;
-                std::mem::take(&mut counted.count)
-            };
-            if count > 0 {
-                tell(count).await;
-            }
-        });
-        true
-    }
-
-    /// Returns the number for somebody who tells it now.
-    #[must_use]
-    pub fn take(&self) -> u64 {
-        std::mem::take(&mut self.0.lock().count)
     }
 }
 

@@ -36,7 +36,7 @@ use channel::{Ages, Departed, check_channel};
 use node::{Disks, Vanished};
 use producer::Usual;
 use round::Recent;
-use topic::{Dedup, Unclaimed};
+use topic::Unclaimed;
 
 /// Most topics and most channels that are remembered while no node tells about them. Clients make names such as
 /// `tail123#ephemeral` as they like. Those of silent nodes of a large cluster have room.
@@ -50,7 +50,6 @@ pub struct Checker {
     usual: Usual,
     disks: Disks,
     unclaimed: Unclaimed,
-    dedup: Dedup,
     departed: Departed,
     vanished: Vanished,
 }
@@ -101,7 +100,6 @@ impl Checker {
             ..Checkup::default()
         };
         let mut found = self.unclaimed.next(&after);
-        found.extend(self.dedup.next(&after));
         for (name, channel) in after.channels.iter().filter(|_| !self.recent.is_empty()) {
             let is_older = self.ages.grows(name);
             let departed = self.departed.sentence(name, steady_millis);

@@ -23,7 +23,7 @@ use crate::config::{Config, UrlMap};
 use crate::tally::UpstreamName;
 use crate::upstream::{AnswerTime, Failed, Server, Upstream, counted_name};
 
-use nodes::Noted;
+use nodes::UsesGiven;
 
 pub use act::{Abilities, Act, Acted, Deed, Terms};
 pub use nodes::{Discovered, Target, is_host_and_port};
@@ -44,7 +44,7 @@ pub struct Cluster {
     nsqds: Arc<[String]>,
     url_map: Arc<UrlMap>,
     nodes_max: usize,
-    noted: Arc<Noted>,
+    uses_given: Arc<UsesGiven>,
 }
 
 impl Cluster {
@@ -56,7 +56,7 @@ impl Cluster {
             nsqds: config.nsqd_http_addresses.clone().into(),
             url_map: Arc::new(url_map),
             nodes_max: config.nodes_max,
-            noted: Arc::default(),
+            uses_given: Arc::default(),
         }
     }
 

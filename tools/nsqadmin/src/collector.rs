@@ -8,13 +8,12 @@ use parking_lot::Mutex;
 use program::{log_info, log_warn};
 use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
-use wire::go_value::duration_text;
 
 use crate::checkup::{Checker, Checkup, LookupdRound, Round};
 use crate::cluster::{Builds, Cluster, Gathered, Refusal, Stats, Warnings};
 use crate::config::LiveFlags;
 use crate::figures::{NodeStats, Now};
-use crate::history::{History, TIERS};
+use crate::history::History;
 use crate::live::Snapshot;
 use crate::tally::Tally;
 use crate::upstream::{AnswerTime, Server};
@@ -101,7 +100,6 @@ impl Collector {
             silence: Silence::default(),
             pace: Pace::default(),
             checkup_sender,
-            room_log: RoomLog::default(),
             tally,
         };
         tokio::spawn(collect(task, collection.interval));
@@ -158,7 +156,6 @@ struct Task {
     silence: Silence,
     pace: Pace,
     checkup_sender: watch::Sender<Arc<Checkup>>,
-    room_log: RoomLog,
     tally: Tally,
 }
 
@@ -248,15 +245,11 @@ impl Task {
     }
 
     /// Adds the figures to the history.
-    fn remember(&mut self, now: Now, snapshot: &Snapshot) {
+    fn remember(&self, now: Now, snapshot: &Snapshot) {
         let unix_seconds = now.unix_millis / 1000;
-        let mut history = self.collector.history.lock();
-        history.compare_clocks(now);
-        let left_out = history.add(unix_seconds, snapshot.samples());
-        let room_seconds = history.room_seconds(unix_seconds);
-        drop(history);
+        let samples = snapshot.samples();
+        let left_out = self.collector.history.lock().add(unix_seconds, samples);
         self.tally.set_left_out_series(left_out);
-        self.room_log.log(room_seconds, left_out);
     }
 
     /// Asks the nodes for their figures. Returns the time of the question, too: the figures are as old as that, however
@@ -366,43 +359,8 @@ impl Silence {
     }
 }
 
-/// The lines of the log about a history that is full. It says once that series have no room, and each time that the
-/// past has become much shorter.
-#[derive(Debug, Default)]
-struct RoomLog {
-    /// True if the log says already that series have no room.
-    has_left_out: bool,
-    /// The time for which the past had room at the last line, in seconds.
-    logged: Option<i64>,
-}
-
-impl RoomLog {
-    /// Takes the time for which the past has room now, in seconds, and the number of series without room.
-    fn log(&mut self, room_seconds: i64, left_out: usize) {
-        if left_out > 0 && !self.has_left_out {
-            log_warn!("history: no room for {left_out} series (--history-max-bytes)");
-            self.has_left_out = true;
-        }
-        let is_much_shorter = match self.logged {
-            None => room_seconds < TIERS[2].seconds(),
-            // The past of a full history becomes a bit shorter and longer all the time.
-            Some(logged) => room_seconds < logged / 4 * 3,
-        };
-        if is_much_shorter {
-            let seconds = Duration::from_secs(room_seconds.unsigned_abs());
-            log_warn!(
-                "history: the past reaches back {} only, because there is no room for more (--history-max-bytes)",
-                duration_text(seconds)
-            );
-            self.logged = Some(room_seconds);
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use program::log::capture;
-
     use super::*;
 
     /// While an nsqd of direct mode hung, a collection waited for it to say what it is, and the next one came at once:
@@ -430,30 +388,5 @@ mod tests {
         assert_eq!(pause(100, 8, 2), 48);
         assert_eq!(pause(1000, 800, 200), 800);
         assert_eq!(pause(1000, 8, 4000), 8);
-    }
-
-    #[test]
-    fn the_log_tells_each_large_change_once() {
-        let mut log = RoomLog::default();
-        let day = 86_400;
-        for (room_seconds, left_out, expected) in [
-            (7 * day, 0, ""),
-            (6 * day, 0, "reaches back 144h0m0s only"),
-            (5 * day, 0, ""),
-            (6 * day, 0, ""),
-            (4 * day, 0, "reaches back 96h0m0s only"),
-            (600, 0, "reaches back 10m0s only"),
-            (600, 3, "no room for 3 series (--history-max-bytes)"),
-            (600, 4, ""),
-        ] {
-            capture::start();
-            log.log(room_seconds, left_out);
-            let lines = capture::stop();
-            let is_expected = match expected {
-                "" => lines.is_empty(),
-                text => lines.len() == 1 && lines[0].contains(text),
-            };
-            assert!(is_expected, "{room_seconds} s: {lines:?}");
-        }
     }
 }

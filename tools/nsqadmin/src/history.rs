@@ -13,14 +13,13 @@
 //! a busy one about 8 bytes for each point. If all series together would take more than a limit, all of them lose their oldest
 //! points: first those of the longest steps ([`room`]).
 //!
-//! The time is an argument, and it is that of the system, because it is the axis of charts. If the clock goes back, the points
-//! in the new clock's future go. If it goes ahead, there is a gap.
+//! The time is an argument, and it is that of the system, because it is the axis of charts. If the clock goes back by ten
+//! minutes at most, the last point takes the samples until the clock is where it was. If it goes back further, the past begins
+//! anew. If the clock goes ahead, there is a gap.
 
 use std::collections::BTreeMap;
 
 use wire::name::is_valid_name;
-
-use crate::figures::Now;
 
 mod ring;
 mod room;
@@ -37,6 +36,9 @@ pub const TIERS: [Tier; 3] = [
     Tier::new(10, 2_160),
     Tier::new(60, 10_080),
 ];
+
+/// The longest step back of the clock over which the past is kept, in seconds.
+const STEP_BACK_MAX: i64 = 600;
 
 /// Longest name of a node, in bytes. A host name has at most 255.
 const NODE_BYTES_MAX: usize = 512;
@@ -96,19 +98,6 @@ pub struct History {
     pub has_left_out: bool,
     /// The time of the last samples, in seconds since 1970.
     last_second: Option<i64>,
-    /// The time by which the clock was ahead of the steady one at the last samples, in milliseconds.
-    clock_ahead: Option<i64>,
-    /// The reason why many points are gone since the last [`History::take_loss`].
-    loss: Option<Loss>,
-}
-
-/// The reason why many points are gone that a file may still have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Loss {
-    /// The clock has moved far between two samples, or there was no sample for the time of the longest ring.
-    Clock,
-    /// The saved past has no room.
-    Room,
 }
 
 impl Tier {
@@ -151,7 +140,7 @@ impl Series {
         }
     }
 
-    /// Returns the time of the last sample. If a clock that has gone back has taken it away, the begin of the last point.
+    /// Returns the time of the last sample.
     fn last_second(&self) -> Option<i64> {
         let rings = self.0.iter().zip(TIERS);
         let last =
@@ -188,11 +177,16 @@ impl History {
     /// which there was no room.
     pub fn add(
         &mut self,
-        unix_seconds: i64,
+        mut unix_seconds: i64,
         samples: impl IntoIterator<Item = (Key, Point)>,
     ) -> usize {
-        if self.last_second.is_some_and(|last| unix_seconds < last) {
-            self.forget_after(unix_seconds);
+        match self
+            .last_second
+            .map(|last| (last, last.saturating_sub(unix_seconds)))
+        {
+            Some((last, 1..=STEP_BACK_MAX)) => unix_seconds = last,
+            Some((_, ..=0)) | None => {}
+            Some(_) => *self = History::new(self.bytes_max),
         }
         let mut new = BTreeMap::new();
         for (key, point) in samples {
@@ -208,27 +202,8 @@ impl History {
         }
         let left_out = self.add_new(unix_seconds, new);
         self.stay_in_bounds(unix_seconds);
-        let past = self.last_second.replace(unix_seconds);
-        if past.is_some_and(|last| loses_points(last, unix_seconds)) {
-            self.loss = Some(Loss::Clock);
-        }
+        self.last_second = Some(unix_seconds);
         left_out
-    }
-
-    /// Compares both clocks with those before the last samples. If the system's clock was set by ten minutes or more, points
-    /// are lost: a clock that is ahead makes the oldest points too old, and they do not come back when the clock is set back.
-    pub fn compare_clocks(&mut self, now: Now) {
-        let ahead = now.unix_millis.saturating_sub(now.steady_millis);
-        let before = self.clock_ahead.replace(ahead).unwrap_or(ahead);
-        if ahead.saturating_sub(before).saturating_abs() >= TIERS[0].seconds() * 1000 {
-            self.loss = Some(Loss::Clock);
-        }
-    }
-
-    /// Returns the reason why many points are gone since the last call: the clock was set, back by ten minutes or ahead by
-    /// seven days since the last sample of all, or the limit has no room for a saved past. `None` if they are all there.
-    pub fn take_loss(&mut self) -> Option<Loss> {
-        self.loss.take()
     }
 
     /// Returns the points of a series at the step of a tier, an index of [`TIERS`]: the start of the
@@ -243,12 +218,6 @@ impl History {
         let (ring, tier) = (series.0.get(tier)?, *TIERS.get(tier)?);
         Some(ring.points(tier, unix_seconds))
     }
-}
-
-/// Returns true if a sample at `now` drops the last ten minutes or the whole past of a series whose last sample was at `last`.
-fn loses_points(last: i64, now: i64) -> bool {
-    let passed = now.saturating_sub(last);
-    passed <= -TIERS[0].seconds() || passed >= TIERS[2].seconds()
 }
 
 #[cfg(test)]

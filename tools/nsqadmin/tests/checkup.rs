@@ -82,39 +82,6 @@ fn channels_producers_shards_and_disks_are_told() {
         .expect_error(404, "LIVE_DISABLED");
 }
 
-#[test]
-fn servers_that_are_gone_are_named() {
-    let lookupds = [(); 2].map(|()| Daemon::nsqlookupd(&[]));
-    let both = [&lookupds[0], &lookupds[1]];
-    let mut nsqds = [(); 2].map(|()| Daemon::nsqd_at(&both, &[]));
-    let admin = Admin::start_at(&both, &["--live-interval=100ms"]);
-    let has_nodes = |live: &Value| {
-        live["nodes"]
-            .as_array()
-            .is_some_and(|nodes| nodes.len() == 2)
-    };
-    admin.wait_for("/api/live", has_nodes);
-    // The checkup, too, has seen both nodes.
-    let second = nsqds[1].http.to_string();
-    admin.wait_for(&format!("/api/live/nodes/{second}"), |node| {
-        node["health"] == json!("OK")
-    });
-    nsqds[1].kill();
-    let is_gone = |attention: &Value| {
-        concern(attention, "node", &second).is_some_and(|why| why.starts_with("This nsqd is gone"))
-    };
-    admin.wait_for("/api/live/attention", is_gone);
-    let [first, mut dead] = lookupds;
-    let address = dead.http.to_string();
-    dead.kill();
-    let is_named = |attention: &Value| {
-        concern(attention, "lookupd", &address)
-            .is_some_and(|why| why.contains("connection refused"))
-    };
-    admin.wait_for("/api/live/attention", is_named);
-    drop(first);
-}
-
 /// The page of a topic and of a channel whose only node was gone said `depth 0` and nothing of the node.
 #[test]
 fn a_topic_of_a_node_that_is_gone_names_the_node() {

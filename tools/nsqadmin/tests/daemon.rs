@@ -500,22 +500,6 @@ fn more_nodes_than_the_limit_are_left_out_with_a_warning() {
 }
 
 #[test]
-fn a_topic_without_nodes_has_no_figures_and_unknown_names_are_not_found() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let _nsqds = cluster(&[&lookupd], 1);
-    let admin = Admin::start_at(&[&lookupd], &[]);
-    admin.wait_for("/api/topics/clicks", has_nodes(1));
-    admin
-        .post("/api/topics", r#"{"topic":"empty","channel":"ch"}"#)
-        .expect_status(200);
-    assert_eq!(admin.json("/api/topics/empty")["nodes"], json!([]));
-    assert_eq!(admin.json("/api/topics/empty/ch")["nodes"], json!([]));
-    admin.get_error("/api/topics/nope", 404, "TOPIC_NOT_FOUND");
-    admin.get_error("/api/topics/clicks/nope", 404, "CHANNEL_NOT_FOUND");
-    admin.get_error("/api/topics/empty/nope", 404, "CHANNEL_NOT_FOUND");
-}
-
-#[test]
 fn without_nsqlookupds_topics_are_created_on_the_nsqds() {
     let nsqds = [(); 2].map(|()| Daemon::nsqd(&[]));
     let flags = nsqds
@@ -541,61 +525,6 @@ fn without_nsqlookupds_topics_are_created_on_the_nsqds() {
         .expect_error(404, "NODE_NOT_FOUND");
     admin.delete("/api/topics/t", "").expect_status(200);
     assert_eq!(nsqds[0].channel("t", "c"), None);
-}
-
-#[test]
-fn a_channel_lists_the_clients_of_each_node() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let nsqds = cluster(&[&lookupd], 2);
-    nsqds[0].create_channel("clicks", "only");
-    let clients: Vec<_> = nsqds
-        .iter()
-        .map(|nsqd| {
-            let mut client = std::net::TcpStream::connect(nsqd.tcp).unwrap();
-            std::io::Write::write_all(&mut client, b"  V2SUB clicks a\n").unwrap();
-            nsqd.wait_for_figure("clicks", "a", "client_count", 1);
-            client
-        })
-        .collect();
-    let admin = Admin::start_at(&[&lookupd], &[]);
-    admin.wait_for("/api/topics/clicks", has_nodes(2));
-    let channel = admin.json("/api/topics/clicks/a");
-    assert_eq!(channel["client_count"], json!(2));
-    let listed = channel["clients"].as_array().unwrap();
-    let mut nodes: Vec<String> = nsqds.iter().map(|nsqd| nsqd.http.to_string()).collect();
-    nodes.sort();
-    let found: Vec<&str> = listed
-        .iter()
-        .map(|client| client["node"].as_str().unwrap())
-        .collect();
-    assert_eq!(found, nodes);
-    let address = clients[0].local_addr().unwrap().to_string();
-    assert!(
-        listed
-            .iter()
-            .any(|client| client["remote_address"] == json!(address)),
-        "{channel}"
-    );
-    let grows =
-        |channel: &Value| channel["clients"][0]["connected"].as_i64() >= Some(1_000_000_000);
-    admin.wait_for("/api/topics/clicks/a", grows);
-    let node = admin.json(&format!("/api/nodes/{}", nsqds[0].http));
-    assert_eq!(node["total_clients"], json!(1));
-
-    // The channel is on one node only.
-    let paused = admin
-        .post("/api/topics/clicks/only", r#"{"action":"pause"}"#)
-        .expect_status(200);
-    let missing = format!(
-        r#"WARNING: got response 404 Not Found "{{\"message\":\"CHANNEL_NOT_FOUND\"}}" from http://{}"#,
-        nsqds[1].http
-    );
-    assert_eq!(paused.json(), json!({"message": missing}));
-    let only = admin.json("/api/topics/clicks/only");
-    assert_eq!(
-        (&only["paused"], only["nodes"].as_array().map(Vec::len)),
-        (&json!(true), Some(1))
-    );
 }
 
 /// Browsers remove `.` and `..` from addresses, so nobody could show or delete such a topic on the page.

@@ -1,9 +1,8 @@
-//! The past of figures in `--history-file`, with the real binary: restarts, kills, damage, and wrong clocks.
+//! The past of figures in `--history-file`, with the real binary: restarts, kills and damage.
 
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::Instant;
 
 use crate::support::{Admin, assert_has, cluster};
-use nsqadmin::history::{History, Key, Point};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 
@@ -199,7 +198,7 @@ fn a_history_file_belongs_to_one_process() {
     Admin::start(&[&flags[0], &flags[1]]);
 }
 
-/// A directory was renamed, and a new history begun.
+/// A directory was renamed, and a new history begun. Without its directory, nsqadmin started and had no past for ever.
 #[test]
 fn a_history_that_cannot_be_read_stays_and_refuses_the_start() {
     let directory = tempfile::tempdir().unwrap();
@@ -207,9 +206,14 @@ fn a_history_that_cannot_be_read_stays_and_refuses_the_start() {
     std::fs::create_dir(path("history")).unwrap();
     std::fs::write(path("history/other"), "other").unwrap();
     std::fs::write(path("file"), "text").unwrap();
+    let missing = format!(
+        "the directory {} is missing: make it, or choose another path",
+        path("missing").display()
+    );
     for (name, why) in [
         ("history", "is no regular file"),
         ("file/history", "not a directory"),
+        ("missing/history", &missing),
     ] {
         let flags = [
             "--nsqd-http-address=127.0.0.1:1".to_owned(),
@@ -217,33 +221,15 @@ fn a_history_that_cannot_be_read_stays_and_refuses_the_start() {
         ];
         let refused = Admin::try_start(&flags, None).err();
         let stderr = refused.expect("nsqadmin does not start");
+        let shown = path(name).display().to_string();
+        let expected = format!("failed to read --history-file ({shown}) - ");
         assert!(
-            stderr.contains("failed to read --history-file") && stderr.contains(why),
+            stderr.contains(&expected) && stderr.contains(why),
             "{stderr}"
         );
     }
     assert_eq!(std::fs::read(path("history/other")).unwrap(), b"other");
     assert!(!path("history.bad").exists());
-}
-
-/// nsqadmin started, logged one line, and had no past for ever.
-#[test]
-fn a_history_file_in_a_missing_directory_ends_the_start() {
-    let directory = tempfile::tempdir().unwrap();
-    let missing = directory.path().join("missing");
-    let file = missing.join("history");
-    let flags = [
-        "--nsqd-http-address=127.0.0.1:1".to_owned(),
-        format!("--history-file={}", file.display()),
-    ];
-    let stderr = Admin::try_start(&flags, None).err();
-    let stderr = stderr.expect("nsqadmin does not start");
-    let expected = format!(
-        "failed to read --history-file ({}) - the directory {} is missing: make it, or choose another path",
-        file.display(),
-        missing.display()
-    );
-    assert!(stderr.contains(&expected), "{stderr}");
 }
 
 /// The file was never written, and nothing said so.
@@ -261,46 +247,4 @@ fn a_history_file_without_live_figures_is_a_warning() {
     admin.signal("TERM");
     assert_eq!(admin.wait().code(), Some(0));
     assert_eq!(std::fs::read(&file).unwrap(), b"old");
-}
-
-/// The first figures of a machine whose clock is wrong until NTP sets it replaced the whole past.
-#[test]
-fn a_step_of_the_clock_does_not_replace_the_saved_past() {
-    let directory = tempfile::tempdir().unwrap();
-    let file = directory.path().join("history");
-    let aside = directory.path().join("history.bad");
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let nsqds = cluster(&[&lookupd], 1);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-    let now = i64::try_from(now.as_secs()).unwrap();
-    let point = Point {
-        depth: 1,
-        rate: Some(1.0),
-        oldest_ms: 1_000,
-    };
-    let node = Key::Node(nsqds[0].http.to_string());
-    const DAY: i64 = 86_400;
-    for (age, is_kept) in [
-        (-30 * DAY, true),
-        (-DAY, true),
-        (30 * DAY, true),
-        (DAY, false),
-    ] {
-        let mut history = History::new(1 << 20);
-        history.add(now - age, [(Key::All, point), (node.clone(), point)]);
-        let saved = history.to_bytes();
-        std::fs::write(&file, &saved).unwrap();
-        let flag = format!("--history-file={}", file.display());
-        let mut admin = Admin::start_at(&[&lookupd], &[&flag, "--live-interval=50ms"]);
-        let is_saved = || std::fs::read(&file).is_ok_and(|bytes| bytes != saved);
-        assert!(test_support::wait_until(test_support::TIMEOUT, is_saved));
-        admin.signal("TERM");
-        assert_eq!(admin.wait().code(), Some(0));
-        assert_eq!(aside.exists(), is_kept, "{age} s");
-        if is_kept {
-            assert!(admin.log().contains("the clock has moved"), "{age} s");
-            assert_eq!(std::fs::read(&aside).unwrap(), saved);
-            std::fs::remove_file(&aside).unwrap();
-        }
-    }
 }

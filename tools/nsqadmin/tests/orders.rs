@@ -70,23 +70,6 @@ fn acts_name_the_nodes_that_are_gone() {
     assert!(message.contains("the nsqlookupds keep it"), "{message}");
 }
 
-/// Each act was "partly" done if a note about addresses was to be told.
-#[test]
-fn an_nsqd_that_is_given_twice_is_no_failure_of_an_act() {
-    let nsqd = Daemon::nsqd(&[]);
-    nsqd.create_channel("orders.eu", "archive");
-    let port = nsqd.http.port();
-    let flags = ["127.0.0.1", "localhost"].map(|host| format!("--nsqd-http-address={host}:{port}"));
-    let admin = Admin::start(&flags.each_ref().map(String::as_str));
-    for _ in 0..2 {
-        let done = admin.post("/api/topics/orders.eu", r#"{"action":"pause"}"#);
-        assert_eq!(done.expect_status(200).json()["message"], "");
-    }
-    let note = format!("127.0.0.1:{port} and localhost:{port} are one nsqd, which counts once");
-    admin.wait_for_log(&note);
-    assert_eq!(admin.log().matches(&note).count(), 1);
-}
-
 /// nsqlookupd would forget the topic of the node, which nobody could find any more.
 #[test]
 fn a_deletion_leaves_what_an_unreachable_node_has() {

@@ -84,7 +84,7 @@ fn acts_do_not_wait_for_it_and_the_log_says_what_is_dropped() {
     assert!(admin.wait().success());
     let log = admin.log();
     assert_eq!(log.matches("is dropped: ").count(), 1, "{log}");
-    let told = format!("failed to POST notification - {dropped} were dropped within a minute: ");
+    let told = format!("failed to POST notification - {dropped} were dropped: ");
     assert_eq!(log.matches(&told).count(), 1, "{log}");
     let waiting = "WARNING: 1000 notifications still waited for the endpoint, and are not sent";
     assert_eq!(log.matches(waiting).count(), 1, "{log}");

@@ -231,8 +231,8 @@ pub struct GoneNode {
 /// The nodes that were there.
 #[derive(Debug, Default)]
 pub(super) struct Vanished {
-    /// The nodes that are not known to be gone.
-    seen: BTreeMap<String, Seen>,
+    /// What the nodes had that are not known to be gone.
+    seen: BTreeMap<String, Had>,
     /// The nodes that no nsqlookupd knows any more.
     pub(super) gone: BTreeMap<String, Gone>,
 }
@@ -245,25 +245,12 @@ struct Had {
     backlog: Option<Arc<Backlog>>,
 }
 
-/// A node that was there.
-#[derive(Debug, Default)]
-struct Seen {
-    had: Had,
-    /// The nsqlookupds whose last answers had the node.
-    lookupds: BTreeSet<String>,
-    /// The time of the first round without the node, in steady milliseconds. `None` if the last round had it.
-    missing_since: Option<i64>,
-}
-
 /// A node that no nsqlookupd knows any more.
 #[derive(Debug)]
 pub(super) struct Gone {
     had: Had,
     /// The time of the first round without the node, in steady milliseconds.
     since: i64,
-    /// The time from which the node is named, in steady milliseconds. It is later if the nsqlookupds that knew the node
-    /// were silent when it vanished.
-    named_since: i64,
 }
 
 impl Vanished {
@@ -288,63 +275,30 @@ impl Vanished {
             // A node that was gone and does not answer yet has what it had.
             let known = || {
                 let gone = self.gone.get(address);
-                Seen {
-                    had: gone.map(|gone| gone.had.clone()).unwrap_or_default(),
-                    ..Seen::default()
-                }
+                gone.map(|gone| gone.had.clone()).unwrap_or_default()
             };
-            let seen = self.seen.entry(address.clone()).or_insert_with(known);
-            seen.missing_since = None;
+            let had = self.seen.entry(address.clone()).or_insert_with(known);
             if node.failure.is_none() {
-                seen.had.topics = node.topics.clone();
-                seen.had.backlog = Some(node.backlog.clone());
+                had.topics = node.topics.clone();
+                had.backlog = Some(node.backlog.clone());
             }
         }
     }
 
-    /// Finds the nodes that have vanished. A node that only silent nsqlookupds knew does not count as gone. A host that dies
-    /// may have run both an nsqd and an nsqlookupd, so the word of another nsqlookupd that knew the node is enough.
+    /// Finds the nodes that have vanished: no nsqlookupd that answers knows them. A host that dies may have run both an nsqd and
+    /// an nsqlookupd, so a silent nsqlookupd hides no node.
     fn look_for_missing(&mut self, after: &Round) {
         let now = after.now.steady_millis;
-        let answers = || {
-            let lookupds = after.lookupds.iter();
-            lookupds.filter_map(|(name, lookupd)| Some((name, lookupd.as_ref().ok()?)))
-        };
         let is_there = |address: &String| {
-            after.nodes.contains_key(address) || answers().any(|(_, nodes)| nodes.contains(address))
+            let mut answers = after.lookupds.values().flatten();
+            after.nodes.contains_key(address) || answers.any(|nodes| nodes.contains(address))
         };
-        let is_silent = |lookupd: &String| {
-            let round = after.lookupds.get(lookupd);
-            round.is_some_and(Result::is_err)
-        };
-        let gone = &mut self.gone;
-        self.seen.retain(|address, seen| {
-            if is_there(address) {
-                seen.missing_since = None;
-            } else {
-                let since = *seen.missing_since.get_or_insert(now);
-                if seen.lookupds.is_empty() || !seen.lookupds.iter().all(is_silent) {
-                    let entry = Gone {
-                        had: seen.had.clone(),
-                        since,
-                        named_since: now,
-                    };
-                    gone.insert(address.clone(), entry);
-                    return false;
-                }
-            }
-            for (lookupd, nodes) in answers() {
-                if nodes.contains(address) {
-                    _ = seen.lookupds.insert(lookupd.clone())
-                } else {
-                    _ = seen.lookupds.remove(lookupd)
-                }
-            }
-            true
-        });
+        let missing = self.seen.extract_if(.., |address, _| !is_there(address));
+        let missing = missing.map(|(address, had)| (address, Gone { had, since: now }));
+        self.gone.extend(missing);
         self.gone
-            .retain(|address, gone| now - gone.named_since < GONE_MILLIS && !is_there(address));
-        keep_highest(&mut self.gone, GONE_MAX, |_, gone| gone.named_since);
+            .retain(|address, gone| now - gone.since < GONE_MILLIS && !is_there(address));
+        keep_highest(&mut self.gone, GONE_MAX, |_, gone| gone.since);
     }
 }
 

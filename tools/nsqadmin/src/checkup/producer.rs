@@ -1,14 +1,8 @@
 //! [`ProducerFigures`]: who publishes to a topic, and how much more than usual. [`Watched`]: the usual rates of a topic
 //! and of each connection that publishes to it.
 //!
-//! ```text
-//!   rate ─┬─ not far above usual ─► usual: an average in which a rate counts half after 5 minutes
-//!         └─ far above ─► usual stays, for half an hour. Then the rate is accepted, until it is away for half an hour
-//! ```
-//!
-//! A flood does not become usual while it is news. A load that comes and goes is accepted, too: if it is there for half of
-//! the time, such as that of a job every ten minutes, after 80 minutes. A connection that ends leaves its usual rate to
-//! a new one of the same client at the same node: the client was started anew.
+//! The usual rate is an average in which a rate counts half after half an hour, so a flood is news for some minutes. A
+//! connection that ends leaves its usual rate to a new one of the same client at the same node: the client was started anew.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -36,17 +30,13 @@ const FAR_ABOVE_MIN: f64 = 100.0;
 const FAR_ABOVE_USUAL_MIN: f64 = 1.0;
 
 /// The time after which a rate counts half for the usual rate, in seconds.
-const HALF_LIFE_SECONDS: f64 = 300.0;
+const HALF_LIFE_SECONDS: f64 = 1_800.0;
+
+/// The time for which a connection has no usual rate, in seconds.
+const NEW_SECONDS: f64 = 600.0;
 
 /// The time for which a topic is watched before a rate is called unusual, in seconds.
 const WATCHED_SECONDS_MIN: f64 = 60.0;
-
-/// The time after which a rate far above usual is accepted, and after which an accepted rate that is away is forgotten, in
-/// seconds.
-const FLOOD_SECONDS: f64 = 1_800.0;
-
-/// The part of the time without a rate far above usual that is subtracted from the time with one.
-const QUIET_SHARE: f64 = 0.25;
 
 /// Most connections of a topic whose usual rates are remembered after their end: those with the highest rates. Programs
 /// that run for a moment have another connection each time.
@@ -246,18 +236,9 @@ pub(super) struct Watched {
 /// The usual rate of something, in messages per second.
 #[derive(Clone, Copy, Debug, Default)]
 struct Rate {
-    /// The average of the rates that were not far above usual.
-    average: f64,
+    usual: f64,
     /// The time that was watched, in seconds.
     seconds: f64,
-    /// The mean of the rates far above usual.
-    above: f64,
-    /// The time with such rates, in seconds, less a part of the time without.
-    above_seconds: f64,
-    /// The rate of the last flood that has become usual. 0 if there is none, or if it was away for long.
-    accepted: f64,
-    /// The time for which the rate was far below `accepted`, in seconds.
-    away_seconds: f64,
 }
 
 /// The client's own name, and that of its machine.
@@ -271,37 +252,18 @@ struct Known {
 }
 
 impl Rate {
-    fn usual(&self) -> f64 {
-        self.average.max(self.accepted)
-    }
-
-    /// Learns from a rate that lasted for this time. Before the topic `is_known`, there is no usual rate to compare with.
+    /// Learns from a rate that lasted for this time. Before the topic `is_known`, the usual rate is the mean. A connection that
+    /// comes later counts as new for some minutes.
     fn learn(&mut self, rate: f64, seconds: f64, is_known: bool) {
-        self.away_seconds = if has_grown(self.accepted, rate) {
-            self.away_seconds + seconds
-        } else {
-            0.0
-        };
-        if self.away_seconds >= FLOOD_SECONDS {
-            self.accepted = 0.0;
-        }
-        // In the first minute, the usual rate is the mean.
-        let weight = if self.seconds >= WATCHED_SECONDS_MIN {
-            weight(seconds)
-        } else {
+        let weight = if !is_known {
             seconds / (self.seconds + seconds)
+        } else if self.seconds < NEW_SECONDS {
+            0.0
+        } else {
+            weight(seconds)
         };
         self.seconds += seconds;
-        if !is_known || !has_grown(rate, self.usual()) {
-            self.above_seconds = (self.above_seconds - seconds * QUIET_SHARE).max(0.0);
-            self.average += (rate - self.average) * weight;
-            return;
-        }
-        self.above_seconds += seconds;
-        self.above += (rate - self.above) * seconds / self.above_seconds;
-        if self.above_seconds >= FLOOD_SECONDS {
-            (self.accepted, self.above_seconds) = (self.above, 0.0);
-        }
+        self.usual += (rate - self.usual) * weight;
     }
 }
 
@@ -341,7 +303,7 @@ impl Watched {
         is_silent: impl Fn(&str) -> bool,
     ) {
         let is_known = self.seconds >= WATCHED_SECONDS_MIN;
-        let told = |rate: &Rate| is_known.then(|| rate.usual());
+        let told = |rate: &Rate| is_known.then_some(rate.usual);
         let now: BTreeSet<Connection> = figures.listed.iter().map(connection_of).collect();
         self.add_new(&figures.listed, &now);
         figures.usual = told(&self.topic);
@@ -366,7 +328,7 @@ impl Watched {
                 return true;
             }
             known.rate.learn(0.0, seconds, is_known);
-            known.rate.usual() > ENDED_USUAL_MIN
+            known.rate.usual > ENDED_USUAL_MIN
         });
         // The lowest rates of the connections that are not there now are forgotten. Rates are not negative, so their
         // bits have their order.
@@ -375,7 +337,7 @@ impl Watched {
             now.len() + ENDED_MAX,
             |connection, known| {
                 let is_there = now.contains(connection);
-                let rate = known.rate.usual().to_bits().cast_signed();
+                let rate = known.rate.usual.to_bits().cast_signed();
                 if is_there { i64::MAX } else { rate }
             },
         );
@@ -396,7 +358,7 @@ impl Watched {
             if !now.contains(connection) {
                 let client = (connection.0.clone(), known.client.clone());
                 let of_client = ended.entry(client).or_default();
-                of_client.push((known.rate.usual(), connection.clone()));
+                of_client.push((known.rate.usual, connection.clone()));
             }
         }
         for of_client in ended.values_mut() {

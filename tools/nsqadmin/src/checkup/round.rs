@@ -70,19 +70,6 @@ pub struct TopicNode {
     pub message_count: i64,
     /// The pause of the topic.
     pub pause: Option<Pause>,
-    /// The counts of what the topic has forgotten early, if it has a rule of `--dedup`.
-    pub forgotten: Option<Forgotten>,
-}
-
-/// The counts of what a topic with a rule of `--dedup` has forgotten early, since the start of the node.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Forgotten {
-    /// Times that the system refused memory for keys.
-    pub refused: i64,
-    /// Publishers that were forgotten for others.
-    pub evicted: i64,
-    /// The most publishers that the topic can remember.
-    pub publishers_max: i64,
 }
 
 impl NodeRound {
@@ -267,11 +254,6 @@ impl Round {
             oldest_ms: topic.oldest_unfinished_ms,
             message_count: topic.message_count,
             pause: Pause::of_topic(topic, now),
-            forgotten: topic.dedup_duplicate_count.map(|_| Forgotten {
-                refused: topic.dedup_memory_refused_count.unwrap_or(0),
-                evicted: topic.dedup_publisher_evicted_count.unwrap_or(0),
-                publishers_max: topic.dedup_publisher_count_max.unwrap_or(0),
-            }),
         };
         round.insert(address.to_owned(), node);
         for channel in &topic.channels {

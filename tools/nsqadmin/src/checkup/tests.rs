@@ -3,7 +3,6 @@ use serde_json::{Value, json};
 use super::node::GONE_MAX;
 use super::*;
 
-mod dedup;
 mod flood;
 mod servers;
 mod unclaimed;
@@ -621,49 +620,6 @@ fn a_host_that_dies_with_an_nsqd_and_an_nsqlookupd_hides_neither() {
     assert_eq!(gone(&[before, host_died, back, before]), "");
 }
 
-#[test]
-fn a_node_that_only_a_silent_nsqlookupd_knew_is_not_gone_until_that_answers() {
-    let (both, one): (&[&str], &[&str]) = (&["n:1", "n:2"], &["n:1"]);
-    let before = (both, [Some(one), Some(both)]);
-    let silent = (one, [Some(one), None]);
-    let nobody = (&[][..], [None, None]);
-    let back = (one, [Some(one), Some(one)]);
-    assert_eq!(after_rounds(&[before, silent]), [""; 0]);
-    assert_eq!(after_rounds(&[before, nobody]), [""; 0]);
-    let gone = after_rounds(&[before, nobody, silent, back]);
-    assert!(gone[0].contains("has known it for 5.0s"), "{gone:?}");
-}
-
-/// The half hour for which such a node is named was over before its nsqlookupd answered.
-#[test]
-fn a_node_that_died_long_before_its_nsqlookupd_answers_is_named_for_half_an_hour() {
-    let mut checker = Checker::default();
-    let mut after = |minutes: i64, nodes: &[&str], told: LookupdRound| {
-        let mut round = idle_round(minutes * 60_000, nodes);
-        round.lookupds = BTreeMap::from([
-            ("l:1".to_owned(), known(&["n:1"])),
-            ("l:2".to_owned(), told),
-        ]);
-        gone(checker.check(round))
-    };
-    let silent = || Err("no route".to_owned());
-    let back = || known(&[]);
-    assert_eq!(after(0, &["n:1", "n:2"], known(&["n:2"])), [""; 0]);
-    for minutes in [1, 20, 40] {
-        assert_eq!(after(minutes, &["n:1"], silent()), [""; 0]);
-    }
-    for minutes in [41, 60, 70] {
-        let gone = after(minutes, &["n:1"], back());
-        let time = nsq_doctor::duration(60.0 * f64::from(i32::try_from(minutes).unwrap() - 1));
-        assert_eq!(gone.len(), 1, "after {minutes} minutes");
-        assert!(
-            gone[0].contains(&format!("has known it for {time}.")),
-            "{gone:?}"
-        );
-    }
-    assert_eq!(after(71, &["n:1"], back()), [""; 0]);
-}
-
 /// A node that starts again and again without consumers hid that the messages of all other nodes get older.
 #[test]
 fn a_node_that_has_just_started_hides_no_old_message_of_another() {
@@ -1086,7 +1042,9 @@ fn names_of_producers_that_come_once_take_bounded_memory() {
     let (count, has) = checker.usual.known("t", "39-5");
     assert!(has, "who is there is never forgotten");
     assert!(count <= 100 + 1 + 1000, "{count}");
-    // A rate of the first minute counts more than a later one.
-    assert!(checker.usual.known("t", "11-5").1, "the highest are kept");
+    assert!(
+        checker.usual.known("t", "11-5").1,
+        "that of the first minute"
+    );
     assert!(!checker.usual.known("t", "13-5").1);
 }

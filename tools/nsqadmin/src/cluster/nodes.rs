@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv6Addr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use nsq_doctor::duration;
 use nsq_http::{Lookup, NodeInfo};
-use parking_lot::Mutex;
 use program::log_warn;
 use program::tcp_address::split_host_port;
 use semver::Version;
@@ -138,8 +138,6 @@ pub struct Target {
     pub url: String,
     /// True if the URL was given by the operator, and not by the nsqd.
     pub is_given: bool,
-    /// Other addresses that the operator has given for this process in direct mode. They are not asked.
-    pub other_addresses: Vec<String>,
 }
 
 impl Target {
@@ -149,7 +147,6 @@ impl Target {
             identity,
             url: format!("http://{address}"),
             is_given: true,
-            other_addresses: Vec::new(),
         }
     }
 
@@ -233,7 +230,7 @@ impl Cluster {
         nodes_in(self.ask_lookupds("/nodes").await, warnings)
     }
 
-    /// Returns the nsqds of direct mode, each process once and each with an address of its own.
+    /// Returns the nsqds of direct mode, each with an address of its own.
     async fn nsqds_directly(
         &self,
         has_topics: bool,
@@ -243,9 +240,9 @@ impl Cluster {
         let nsqds = self.gather(addresses, |upstream, address| {
             given_nsqd(upstream, address, has_topics)
         });
-        let nsqds = nsqds.await.or_refuse(Server::Nsqd, warnings)?;
-        let are_all = nsqds.len() == self.nsqds.len();
-        Ok(self.noted.told_apart(nsqds, are_all))
+        let mut nsqds = nsqds.await.or_refuse(Server::Nsqd, warnings)?;
+        self.uses_given.tell_apart(&mut nsqds);
+        Ok(nsqds)
     }
 
     /// Returns all nodes as targets.
@@ -265,11 +262,8 @@ impl Cluster {
         if !self.is_lookup_mode() {
             let nsqds = self.nsqds_directly(false, warnings).await;
             // The operator has named each of them.
-            let target = |nsqd: Given| Target {
-                other_addresses: nsqd.other_addresses,
-                ..Target::given(NodeIdentity::of(&nsqd.info), &nsqd.address)
-            };
-            found.targets = nsqds.map(|nsqds| nsqds.into_iter().map(target).collect());
+            let target = |nsqd: Given| Target::given(NodeIdentity::of(&nsqd.info), &nsqd.address);
+            found.targets = nsqds.map(|nsqds| each_once(nsqds.into_iter().map(target)));
             return found;
         }
         let answers = self.ask_lookupds("/nodes").await;
@@ -320,7 +314,6 @@ impl Cluster {
         Target {
             url: self.url_map.url(&identity.address),
             is_given: self.url_map.has(&identity.address),
-            other_addresses: Vec::new(),
             identity,
         }
     }
@@ -361,11 +354,7 @@ async fn given_nsqd(
         let topics = stats.topics.into_iter();
         info.topics = topics.map(|topic| topic.topic_name).collect();
     }
-    let mut given = Given {
-        info,
-        address,
-        other_addresses: Vec::new(),
-    };
+    let mut given = Given { info, address };
     if given.info.broadcast_address.is_empty() {
         given.use_given_address();
     }
@@ -379,8 +368,6 @@ struct Given {
     info: NodeInfo,
     /// The address that the operator has given.
     address: String,
-    /// Other such addresses of the same process.
-    other_addresses: Vec<String>,
 }
 
 impl Given {
@@ -391,126 +378,31 @@ impl Given {
             self.info.http_port = port.parse().unwrap_or(self.info.http_port);
         }
     }
-
-    /// Returns what tells processes apart. Without a start time, that is the given address.
-    fn process(&self) -> (String, String, [i64; 3], String) {
-        let info = &self.info;
-        let address = if info.start_time > 0 {
-            String::new()
-        } else {
-            self.address.clone()
-        };
-        (
-            info.broadcast_address.clone(),
-            info.hostname.clone(),
-            [info.http_port, info.tcp_port, info.start_time],
-            address,
-        )
-    }
 }
 
-/// Most notes and shared addresses that are remembered. Only nsqds that broadcast other addresses all the time need more.
-const NOTES_MAX: usize = 100;
-
-/// The addresses of nsqds that need a note or another name.
+/// Whether nsqds of direct mode have the addresses that the operator has given: two of them have broadcast the same address. Figures
+/// are kept by address, so they would have rates between the counts of different processes. An nsqd keeps its name until
+/// the process ends, because another one may be silent for a while.
 #[derive(Debug, Default)]
-pub(super) struct Noted(Mutex<Known>);
+pub(super) struct UsesGiven(AtomicBool);
 
-#[derive(Debug, Default)]
-struct Known {
-    /// The notes that the log has. They are no failures: the figures are whole, and acts count everywhere.
-    notes: BTreeSet<String>,
-    /// The addresses that several nsqds have broadcast.
-    shared: BTreeSet<String>,
-}
-
-impl Noted {
-    /// Returns each process once, and each with an address of its own. Logs the notes that the log does not have yet. `are_all`
-    /// tells that each nsqd has answered.
-    fn told_apart(&self, nsqds: Vec<Given>, are_all: bool) -> Vec<Given> {
-        let mut known = self.0.lock();
-        if are_all {
-            let mut processes: BTreeMap<String, BTreeSet<_>> = BTreeMap::new();
-            for nsqd in &nsqds {
-                let sharing = processes.entry(nsqd.info.http_address()).or_default();
-                sharing.insert(nsqd.process());
-            }
-            let is_shared = |it: &String| processes.get(it).is_some_and(|it| it.len() > 1);
-            known.shared.retain(is_shared);
+impl UsesGiven {
+    /// Gives each nsqd an address of its own. The log has one line about it, which is no failure.
+    fn tell_apart(&self, nsqds: &mut [Given]) {
+        let mut addresses = BTreeSet::new();
+        let mut shared = nsqds.iter().map(|nsqd| nsqd.info.http_address());
+        if let Some(shared) = shared.find(|address| !addresses.insert(address.clone()))
+            && !self.0.swap(true, Ordering::Relaxed)
+        {
+            log_warn!(
+                "several nsqds broadcast the same address {shared}, so all have the addresses of --nsqd-http-address here: give \
+                 each nsqd its own --broadcast-address and port, and name each once"
+            );
         }
-        let (nsqds, notes) = told_apart(nsqds, &mut known.shared);
-        for note in notes {
-            if known.notes.len() < NOTES_MAX && known.notes.insert(note.clone()) {
-                log_warn!("{note}");
-            }
-        }
-        nsqds
-    }
-}
-
-/// Returns each process once, and each with an address of its own, and notes about that. Figures are kept by address, so two
-/// nsqds with one address would have rates between the counts of different processes. `shared` has the addresses that several
-/// nsqds have broadcast: an nsqd keeps its name while the others do not answer.
-fn told_apart(nsqds: Vec<Given>, shared: &mut BTreeSet<String>) -> (Vec<Given>, Vec<String>) {
-    let mut notes = Vec::new();
-    let mut processes: Vec<Given> = Vec::new();
-    let mut known = BTreeMap::new();
-    for nsqd in nsqds {
-        let place = *known.entry(nsqd.process()).or_insert(processes.len());
-        match processes.get_mut(place) {
-            None => processes.push(nsqd),
-            Some(first) => {
-                notes.push(format!(
-                    "{} and {} are one nsqd, which counts once (--nsqd-http-address)",
-                    first.address, nsqd.address
-                ));
-                first.other_addresses.push(nsqd.address);
-            }
+        if self.0.load(Ordering::Relaxed) {
+            nsqds.iter_mut().for_each(Given::use_given_address);
         }
     }
-    // A given address may be the one that another nsqd broadcasts, so there may be more to do.
-    while has_replaced_shared_addresses(&mut processes, shared, &mut notes) {}
-    (processes, notes)
-}
-
-/// Names the nsqds that broadcast the same address by the addresses that the operator has given. Returns true if one of them
-/// has another name now.
-fn has_replaced_shared_addresses(
-    nsqds: &mut [Given],
-    shared: &mut BTreeSet<String>,
-    notes: &mut Vec<String>,
-) -> bool {
-    let mut by_address: BTreeMap<String, Vec<&mut Given>> = BTreeMap::new();
-    for nsqd in nsqds {
-        let address = nsqd.info.http_address();
-        by_address.entry(address).or_default().push(nsqd);
-    }
-    let mut has_replaced = false;
-    for (address, nsqds) in &mut by_address {
-        let is_alone = nsqds.len() == 1;
-        if is_alone && !shared.contains(address) {
-            continue;
-        }
-        let given: Vec<&str> = nsqds.iter().map(|nsqd| nsqd.address.as_str()).collect();
-        let text = format!(
-            "the nsqds {} broadcast the same address {address}, so they have the addresses of \
-             --nsqd-http-address here: give each its own --broadcast-address and port",
-            given.join(", ")
-        );
-        let mut is_new = false;
-        for nsqd in nsqds {
-            nsqd.use_given_address();
-            is_new |= nsqd.info.http_address() != *address;
-        }
-        if is_new && !is_alone {
-            notes.push(text);
-            if shared.len() < NOTES_MAX {
-                shared.insert(address.clone());
-            }
-        }
-        has_replaced |= is_new;
-    }
-    has_replaced
 }
 
 #[cfg(test)]

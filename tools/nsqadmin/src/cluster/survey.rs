@@ -64,9 +64,7 @@ impl Cluster {
         }
         let is_known = |address: &String| {
             let url = format!("http://{address}");
-            targets
-                .iter()
-                .any(|target| target.url == url || target.other_addresses.contains(address))
+            targets.iter().any(|target| target.url == url)
         };
         let silent = self.nsqds.iter().filter(|address| !is_known(address));
         silent.cloned().collect()

@@ -1,6 +1,6 @@
 //! [`HistoryFile`]: the file in which the past is saved. [`Saves`]: its saves beside the collection.
 
-use std::io::{self, Write};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::mpsc;
@@ -13,11 +13,7 @@ use program::{log_error, log_info, log_warn};
 use tokio::task::{JoinHandle, spawn_blocking};
 use wire::go_error::system_text;
 
-use crate::history::{History, Loss, write_pieces};
-
-/// Most files that are kept because the history has lost points of them. A machine whose clock is wrong at each start
-/// must not fill the disk.
-const KEPT_MAX: u32 = 10;
+use crate::history::{History, write_pieces};
 
 /// Time between two saves.
 const SAVE_INTERVAL: Duration = Duration::from_secs(60);
@@ -33,17 +29,8 @@ pub(super) struct HistoryFile {
     pub(super) history: Arc<Mutex<History>>,
     /// Taken for the sake of other processes only.
     _lock: FileLock,
-    /// The lock is held during a save, so there is one at a time.
-    old_past: Mutex<OldPast>,
-}
-
-/// Decides whether a save keeps the old file under another name.
-#[derive(Debug, Default)]
-struct OldPast {
-    /// The reason why the history has lost points that the file has.
-    loss: Option<Loss>,
-    /// True if a file was kept because of the clock. A clock that moves again and again must not fill the disk.
-    is_kept: bool,
+    /// Held during a save, so there is one at a time.
+    saving: Mutex<()>,
 }
 
 impl HistoryFile {
@@ -73,36 +60,21 @@ impl HistoryFile {
             path,
             history: Arc::new(Mutex::new(history)),
             _lock: lock,
-            old_past: Mutex::default(),
+            saving: Mutex::default(),
         })
     }
 
     /// Saves the history. Blocks until the file is on disk.
     pub(super) fn save(&self) {
-        let mut old_past = self.old_past.lock();
-        let written = new_file::replace(&self.path, |file| self.save_to(file, &mut old_past));
+        let _saving = self.saving.lock();
+        // Samples need not wait until all pieces are written.
+        let written = new_file::replace(&self.path, |file| {
+            write_pieces(file, |last| self.history.lock().piece(last))
+        });
         if let Err(error) = written {
             let (shown, why) = (self.path.display(), system_text(&error));
             log_error!("failed to save the history in {shown} - {why}");
         }
-    }
-
-    /// Writes the history to the new file, and moves the old one aside if the history has lost points of it. If that fails,
-    /// the next save tries again.
-    fn save_to(&self, file: impl Write, old_past: &mut OldPast) -> io::Result<()> {
-        // Samples need not wait until all pieces are written.
-        write_pieces(file, |last| self.history.lock().piece(last))?;
-        old_past.loss = self.history.lock().take_loss().or(old_past.loss);
-        match old_past.loss {
-            Some(Loss::Clock) if !old_past.is_kept => {
-                old_past.is_kept = self.move_old_aside(Loss::Clock)?;
-            }
-            // Only the start has this loss.
-            Some(Loss::Room) => _ = self.move_old_aside(Loss::Room)?,
-            _ => {}
-        }
-        old_past.loss = None;
-        Ok(())
     }
 
     /// Saves the history, and gives up after some seconds: a disk that hangs must not keep the process alive.
@@ -117,33 +89,6 @@ impl HistoryFile {
                 );
             }
             Err(error) => log_error!("cannot start a thread to save the history: {error}"),
-        }
-    }
-
-    /// Renames the file, if there is one and not too many are kept. Returns true if it was renamed.
-    fn move_old_aside(&self, loss: Loss) -> io::Result<bool> {
-        let why = match loss {
-            Loss::Clock => {
-                "the clock has moved far back or ahead, or the last figures are a week old"
-            }
-            Loss::Room => "there is no room for all of the saved past (--history-max-bytes)",
-        };
-        let last = aside_path(&self.path, KEPT_MAX - 1);
-        if last.exists() {
-            let last = last.display();
-            log_warn!(
-                "history: {why}, and the saved past is not kept, because {last} is there: remove old files"
-            );
-            return Ok(false);
-        }
-        match move_aside(&self.path) {
-            Ok(aside) => {
-                let aside = aside.display();
-                log_warn!("history: {why}, so the saved past is kept in {aside}");
-                Ok(true)
-            }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            Err(error) => Err(error),
         }
     }
 }
@@ -205,23 +150,18 @@ fn parse(path: &Path, bytes: &[u8], bytes_max: usize) -> Result<History, String>
 /// Renames a file to `<file>.bad`, or to `<file>.bad-1` and so on if that name is taken. Returns the new name.
 fn move_aside(path: &Path) -> io::Result<PathBuf> {
     for number in 0.. {
-        let target = aside_path(path, number);
+        let mut target = path.as_os_str().to_owned();
+        target.push(".bad");
+        if number > 0 {
+            target.push(format!("-{number}"));
+        }
+        let target = PathBuf::from(target);
         match new_file::rename_new(path, &target) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             renamed => return renamed.map(|()| target),
         }
     }
     Err(io::ErrorKind::AlreadyExists.into())
-}
-
-/// Returns the other name of a file that has this number, such as `history.bad-1`.
-fn aside_path(path: &Path, number: u32) -> PathBuf {
-    let mut aside = path.as_os_str().to_owned();
-    aside.push(".bad");
-    if number > 0 {
-        aside.push(format!("-{number}"));
-    }
-    PathBuf::from(aside)
 }
 
 /// Runs `work` on a thread. Returns true if it ends within the limit. Otherwise, it goes on.

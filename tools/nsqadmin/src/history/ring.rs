@@ -67,24 +67,6 @@ impl Ring {
         self.drop_excess(tier, tier.points);
     }
 
-    /// Drops the points after this time.
-    pub(super) fn forget_after(&mut self, tier: Tier, unix_seconds: i64) {
-        let slot = unix_seconds.div_euclid(tier.step);
-        if self.samples == 0 || self.last <= slot {
-            return;
-        }
-        let held = i64::try_from(self.runs.len()).unwrap_or(i64::MAX);
-        let first = self.last.saturating_sub(held);
-        let kept = slot.saturating_sub(first).saturating_add(1);
-        let kept = usize::try_from(kept).unwrap_or(0);
-        let Some(open) = self.runs.reopen(kept, tier.step_ms()) else {
-            *self = Ring::default();
-            return;
-        };
-        let before = i64::try_from(self.runs.len()).unwrap_or(i64::MAX);
-        self.open_with(open, first.saturating_add(before));
-    }
-
     /// Begins the last point with one sample.
     fn open_with(&mut self, point: Point, slot: i64) {
         self.rates = u32::from(point.rate.is_some());

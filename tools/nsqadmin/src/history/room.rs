@@ -16,7 +16,7 @@
 use std::collections::BTreeMap;
 
 use super::ring::Ring;
-use super::{History, Key, Loss, Point, Series, TIERS};
+use super::{History, Key, Point, Series, TIERS};
 
 /// The shortest past for the sake of new series, in seconds.
 const REACH_MIN: i64 = 600;
@@ -132,16 +132,6 @@ impl History {
         since.is_none_or(|passed| passed.saturating_abs() >= TRY_INTERVAL)
     }
 
-    /// Drops the points after this time, and the series that have no others.
-    pub(super) fn forget_after(&mut self, unix_seconds: i64) {
-        self.retain(|series| {
-            for (ring, tier) in series.0.iter_mut().zip(TIERS) {
-                ring.forget_after(tier, unix_seconds);
-            }
-            series.last_second().is_some()
-        });
-    }
-
     /// Inserts a series.
     fn insert(&mut self, key: Key, series: Series) {
         let bytes = key.series_bytes();
@@ -159,7 +149,6 @@ impl History {
         series.shorten(reach);
         self.last_second = self.last_second.max(series.last_second());
         if key != Key::All && !self.has_room_for_name(key.series_bytes()) {
-            self.loss = Some(Loss::Room);
             return reach;
         }
         let is_total = key == Key::All;
@@ -177,7 +166,6 @@ impl History {
             && !is_total
             && let Some(dropped) = self.series.remove(&key)
         {
-            self.loss = Some(Loss::Room);
             self.bytes -= key.series_bytes() + dropped.heap_bytes();
             self.name_bytes -= key.series_bytes();
         }

@@ -267,30 +267,6 @@ impl Runs {
         }
     }
 
-    /// Keeps the first `count` points, and takes the last of them out. Gaps at the end go, too. Returns `None` if no point
-    /// is left.
-    pub(super) fn reopen(&mut self, count: usize, step_ms: u64) -> Option<Point> {
-        let mut left = u32::try_from(count).unwrap_or(u32::MAX);
-        let mut kept = Vec::new();
-        for mut run in self.runs(step_ms) {
-            run.count = run.count.min(left);
-            left -= run.count;
-            if run.count == 0 {
-                break;
-            }
-            kept.push(run);
-        }
-        *self = Runs::default();
-        while kept.pop_if(|run| run.kind == Kind::Gap).is_some() {}
-        let last = kept.last_mut()?;
-        last.count -= 1;
-        let point = last.point(last.count, step_ms);
-        for run in kept.into_iter().filter(|run| run.count > 0) {
-            self.append(run);
-        }
-        point
-    }
-
     /// Gives memory back if half of it is free. An eighth stays free, so that this is seldom done.
     fn shrink(&mut self) {
         let (used, capacity) = (self.bytes.len(), self.bytes.capacity());

@@ -6,29 +6,17 @@
 //!
 //!   runs: those of `Runs`, and a run with the last point          all other numbers are little-endian
 //! ```
-//!
-//! The forms 1 and 2 have points instead of runs, and no `kept_since`. They are read, too:
-//!
-//! ```text
-//!   each tier: last (8) count (4) points       point: depth (4) rate (4) oldest_seconds (4), each an f32, and NaN in a gap
-//! ```
-//!
-//! A point of these forms with a number that cannot be is a gap, too.
 
 use std::io::{self, Write};
 use std::ops::Bound;
 
 use super::ring::Ring;
-use super::{History, Key, Loss, Point, Series, TIERS, Tier};
+use super::{History, Key, Series, TIERS, Tier};
 
 const MAGIC: &[u8] = b"nsqadmin history 3\n";
-const OLD_MAGICS: [&[u8]; 2] = [b"nsqadmin history 1\n", b"nsqadmin history 2\n"];
 
 /// Stands for a history from which no points were dropped.
 const NEVER: i64 = i64::MIN;
-
-/// The bytes of a point in the forms 1 and 2.
-const OLD_POINT_BYTES: usize = 12;
 
 /// Bytes after which a piece ends. A larger piece would hold up the samples of the next second.
 const PIECE_BYTES: usize = 1 << 20;
@@ -76,39 +64,26 @@ impl History {
     /// # Errors
     /// The bytes are no history, or they are cut off.
     pub fn from_bytes(bytes: &[u8], bytes_max: usize) -> Result<History, String> {
-        let is_old = OLD_MAGICS.iter().any(|magic| bytes.starts_with(magic));
-        let mut rest = bytes;
-        let magic = take::<{ MAGIC.len() }>(&mut rest).filter(|magic| is_old || magic == MAGIC);
-        magic.ok_or("the file is no history of nsqadmin")?;
+        let rest = bytes.strip_prefix(MAGIC);
+        let rest = rest.ok_or("the file is no history of nsqadmin")?;
         let mut history = History::new(bytes_max);
-        history
-            .read(rest, is_old)
-            .ok_or("the file is cut off or damaged")?;
+        history.read(rest).ok_or("the file is cut off or damaged")?;
         Ok(history)
     }
 
-    fn read(&mut self, mut rest: &[u8], is_old: bool) -> Option<()> {
-        let read_ring = if is_old { read_old_ring } else { read_ring };
-        if !is_old {
-            let since = i64::from_le_bytes(take(&mut rest)?);
-            self.kept_since = Some(since).filter(|since| *since != NEVER);
-        }
-        let (mut reach, mut saved_reach) = (i64::MAX, 0);
+    fn read(&mut self, mut rest: &[u8]) -> Option<()> {
+        let since = i64::from_le_bytes(take(&mut rest)?);
+        self.kept_since = Some(since).filter(|since| *since != NEVER);
+        let mut reach = i64::MAX;
         while !rest.is_empty() {
             let key = read_key(&mut rest)?;
             let mut series = Series::new();
             for (ring, tier) in series.0.iter_mut().zip(TIERS) {
                 *ring = read_ring(&mut rest, tier)?;
             }
-            // Earlier versions also saved names that NSQ forbids.
             if key.is_valid() && series.last_second().is_some() {
-                saved_reach = saved_reach.max(series.reach());
                 reach = self.insert_saved(key, series, reach);
             }
-        }
-        // At a full limit, each past is shortened a bit now and then.
-        if reach < saved_reach / 4 * 3 {
-            self.loss = Some(Loss::Room);
         }
         Some(())
     }
@@ -176,34 +151,6 @@ fn read_ring(rest: &mut &[u8], tier: Tier) -> Option<Ring> {
     let (saved, after) = rest.split_at_checked(length)?;
     *rest = after;
     Ring::restore(tier, last, saved)
-}
-
-/// Reads a ring of the forms 1 and 2.
-fn read_old_ring(rest: &mut &[u8], tier: Tier) -> Option<Ring> {
-    let last = i64::from_le_bytes(take(rest)?);
-    let count = usize::try_from(u32::from_le_bytes(take(rest)?)).ok()?;
-    if count > tier.points || rest.len() < count * OLD_POINT_BYTES {
-        return None;
-    }
-    let mut ring = Ring::default();
-    for index in 0..count {
-        let mut value = || Some(f32::from_le_bytes(take(rest)?));
-        let (depth, rate, oldest_seconds) = (value()?, value()?, value()?);
-        let can_be = |value: &f32| (0.0..=f32::MAX).contains(value);
-        if ![depth, rate, oldest_seconds].iter().all(can_be) {
-            continue;
-        }
-        #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // The casts saturate.
-        let point = Point {
-            depth: depth as u64,
-            rate: Some(f64::from(rate)),
-            oldest_ms: (f64::from(oldest_seconds) * 1000.0).round() as u64,
-        };
-        let before = i64::try_from(count - 1 - index).ok()?;
-        let slot = last.saturating_sub(before);
-        ring.add(tier, slot.saturating_mul(tier.step), point);
-    }
-    Some(ring)
 }
 
 fn read_text(rest: &mut &[u8]) -> Option<String> {

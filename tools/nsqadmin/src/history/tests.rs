@@ -115,43 +115,28 @@ fn a_clock_of_any_time_does_no_harm() {
     }
 }
 
-/// The points of up to seven days were dropped until the clock was where it had been.
 #[test]
-fn after_a_step_back_the_points_of_the_future_go_and_new_ones_are_kept_at_once() {
-    let mut history = History::new(ROOMY);
-    let start = 1_000_000_020;
-    for second in 0..7_200_u32 {
-        let samples = [(topic(), point(second.into())), (node("idle"), point(0))];
-        history.add(start + i64::from(second), samples);
+fn a_step_back_of_ten_minutes_keeps_the_past_and_a_larger_one_begins_it_anew() {
+    for (second, is_kept) in [(1_699, true), (1_100, true), (1_099, false)] {
+        let mut history = History::new(ROOMY);
+        history.add(1_690, [(topic(), point(5)), (node("n"), point(5))]);
+        history.add(1_700, [(topic(), point(7))]);
+        history.add(second, [(topic(), point(9))]);
+        let (until, expected) = if is_kept {
+            (1_700, (1_690, 11))
+        } else {
+            (second, (second, 1))
+        };
+        let (start, points) = depths(&history, 0, until);
+        assert_eq!((start, points.len()), expected, "{second}");
+        assert_eq!(points.last(), Some(&Some(9)), "{second}");
+        let has_other = history.points(&node("n"), 0, until).is_some();
+        assert_eq!(has_other, is_kept, "{second}");
     }
-    history.add(start + 7_200, [(node("new"), point(7))]);
-    // The clock steps back by an hour, in the middle of a point of 10 seconds and of one of a minute.
-    let now = start + 3_615;
-    for second in 0..5 {
-        history.add(now + second, [(topic(), point(1))]);
-    }
-    let (begin, points) = depths(&history, 0, now + 4);
-    assert_eq!((begin, points), (now, vec![Some(1); 5]));
-    for (tier, step) in [(1, 10), (2, 60)] {
-        let (begin, points) = depths(&history, tier, now + 4);
-        assert_eq!(begin, start, "step {step}");
-        let last = 3_615 / step;
-        let expected = (0..=last).map(|slot| Some(slot * step + step - 1));
-        assert_eq!(points, expected.collect::<Vec<_>>(), "step {step}");
-    }
-    // A series without new samples loses the future, too.
-    let (_, points) = depths_of(&history, &node("idle"), 1, now + 4);
-    assert_eq!(points, vec![Some(0); 362]);
-    assert_eq!(history.points(&node("new"), 0, now + 4), None);
-    let bytes = history.bytes();
-    history.retain(|_| true);
-    assert_eq!(history.bytes(), bytes, "counted anew");
-    let read = History::from_bytes(&history.to_bytes(), ROOMY).expect("the bytes are whole");
-    assert_eq!(read.len(), 2);
 }
 
 #[test]
-fn a_step_ahead_leaves_a_gap_that_goes_with_a_step_back() {
+fn a_step_ahead_leaves_a_gap() {
     let mut history = History::new(ROOMY);
     for second in 0..100 {
         history.add(second, [(topic(), point(1))]);
@@ -161,10 +146,6 @@ fn a_step_ahead_leaves_a_gap_that_goes_with_a_step_back() {
     }
     let (begin, points) = depths(&history, 1, 3_604);
     assert_eq!((begin, points.len(), points[10]), (0, 361, None));
-    history.add(105, [(topic(), point(3))]);
-    let (begin, points) = depths(&history, 1, 105);
-    assert_eq!(begin, 0);
-    assert_eq!(points[9..], [Some(1), Some(3)]);
 }
 
 /// A file of a wrong clock, whose series are all in the future.
@@ -176,58 +157,6 @@ fn a_saved_past_of_the_future_goes_with_the_first_samples() {
     read.add(1_000, [(topic(), point(2))]);
     assert_eq!(depths(&read, 2, 1_000), (960, vec![Some(2)]));
     assert_eq!(read.points(&node("n"), 2, 1_000), None);
-}
-
-#[test]
-fn a_clock_that_has_moved_far_is_reported() {
-    let saved = {
-        let mut history = History::new(ROOMY);
-        history.add(WEEK, [(topic(), point(1))]);
-        assert_eq!(history.take_loss(), None, "there was no past");
-        history.to_bytes()
-    };
-    for (now, is_lost) in [
-        (WEEK + 1, false),
-        (2 * WEEK - 1, false),
-        (2 * WEEK, true),
-        (WEEK - 599, false),
-        (WEEK - 600, true),
-        (0, true),
-    ] {
-        let mut history = History::from_bytes(&saved, ROOMY).expect("the bytes are whole");
-        history.add(now, [(topic(), point(1))]);
-        assert_eq!(history.take_loss(), is_lost.then_some(Loss::Clock), "{now}");
-        history.add(now + 1, [(topic(), point(1))]);
-        assert_eq!(history.take_loss(), None, "{now}");
-    }
-}
-
-/// The clock was ahead by six days for some minutes. The file was saved without the oldest six days, and nothing was kept.
-#[test]
-fn a_clock_that_was_set_ahead_is_reported_and_a_time_without_samples_is_not() {
-    let minutes = |unix: i64, steady: i64| Now {
-        unix_millis: unix * 60_000,
-        steady_millis: steady * 60_000,
-    };
-    for (unix, steady, is_lost) in [
-        (6 * 24 * 60, 1, true),
-        (12, 1, true),
-        (9, 1, false),
-        (-11, 1, true),
-        // nsqadmin had no figures for six days.
-        (6 * 24 * 60, 6 * 24 * 60, false),
-    ] {
-        let mut history = History::new(ROOMY);
-        history.compare_clocks(minutes(0, 0));
-        history.compare_clocks(minutes(unix, steady));
-        assert_eq!(
-            history.take_loss(),
-            is_lost.then_some(Loss::Clock),
-            "{unix} {steady}"
-        );
-        history.compare_clocks(minutes(unix + 1, steady + 1));
-        assert_eq!(history.take_loss(), None, "{unix} {steady}");
-    }
 }
 
 /// A name of 65,535 bytes was cut off in the middle of a character, and the saved form was then taken for damaged.
@@ -270,15 +199,6 @@ impl Plain {
     fn add(&mut self, second: i64, sample: Point) {
         let slot = second.div_euclid(self.tier.step);
         let length = i64::try_from(self.tier.points).unwrap();
-        if slot < self.last {
-            while self.last > slot || self.points.back().is_some_and(Option::is_none) {
-                self.points.pop_back();
-                self.last -= 1;
-            }
-            if let Some(Some((point, count))) = self.points.back_mut() {
-                *count = u32::from(point.rate.is_some());
-            }
-        }
         let passed = slot - self.last;
         if passed == 0
             && let Some(Some((point, count))) = self.points.back_mut()
@@ -330,6 +250,7 @@ fn check_against_plain(seed: u64) {
     let mut history = History::new(ROOMY);
     let mut plain = TIERS.map(Plain::new);
     let mut now = 1_700_000_000_i64;
+    let mut last = now;
     let mut sample = Point::default();
     for _ in 0..6_000 {
         now += match random.below(400) {
@@ -351,8 +272,13 @@ fn check_against_plain(seed: u64) {
             _ => {}
         }
         history.add(now, [(topic(), sample)]);
+        if now < last - STEP_BACK_MAX {
+            plain = TIERS.map(Plain::new);
+            last = now;
+        }
+        last = last.max(now);
         for ring in &mut plain {
-            ring.add(now, sample);
+            ring.add(last, sample);
         }
         if random.below(1_000) == 0 {
             let bytes = history.to_bytes();

@@ -1,7 +1,10 @@
 //! Notifications: each action is told to an endpoint, one at a time, in the background.
 //!
 //! A failure of the endpoint is logged and changes nothing else. An endpoint that is too slow gets a part of the notifications.
-//! The log names the first one that is dropped, and tells the number of all once a minute.
+//! The log names the first one that is dropped, and tells the number of all when the endpoint takes notifications again.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use program::{log_error, log_info, log_warn};
 use reqwest::Client;
@@ -10,7 +13,7 @@ use tokio::sync::mpsc::error::TrySendError;
 use wire::go_json::to_string;
 use wire::json_object;
 
-use crate::audit::{Entry, LeftOut};
+use crate::audit::Entry;
 use crate::tally::{Tally, Told};
 use crate::upstream;
 
@@ -47,7 +50,8 @@ fn known(text: &str) -> Option<&str> {
 #[derive(Clone, Debug)]
 pub struct Notifier {
     sender: Option<mpsc::Sender<Entry>>,
-    dropped: LeftOut,
+    /// The notifications that were dropped since the last one that was not.
+    dropped: Arc<AtomicU64>,
     tally: Tally,
 }
 
@@ -56,7 +60,7 @@ impl Notifier {
     pub fn start(endpoint: String, client: Client, tally: Tally) -> Notifier {
         let mut notifier = Notifier {
             sender: None,
-            dropped: LeftOut::default(),
+            dropped: Arc::default(),
             tally: tally.clone(),
         };
         if endpoint.is_empty() {
@@ -79,23 +83,24 @@ impl Notifier {
         let Some(sender) = &self.sender else {
             return;
         };
-        if let Err(TrySendError::Full(entry) | TrySendError::Closed(entry)) = sender.try_send(entry)
-        {
-            self.tally.count_notification(Told::Dropped);
-            if self.dropped.add(|count| async move { tell_dropped(count) }) {
-                let (action, topic) = (entry.action, entry.subject.topic);
-                log_error!(
-                    "failed to POST notification - {action} of {topic} is dropped: the endpoint is too slow, and \
-                     {WAITING_MAX} notifications wait for it"
-                );
-            }
+        let Err(TrySendError::Full(entry) | TrySendError::Closed(entry)) = sender.try_send(entry)
+        else {
+            return self.tell_dropped();
+        };
+        self.tally.count_notification(Told::Dropped);
+        if self.dropped.fetch_add(1, Ordering::Relaxed) == 0 {
+            let (action, topic) = (entry.action, entry.subject.topic);
+            log_error!(
+                "failed to POST notification - {action} of {topic} is dropped: the endpoint is too slow, and \
+                 {WAITING_MAX} notifications wait for it"
+            );
         }
     }
 
     /// Logs how many notifications were dropped since the last line with their number, and how many will not be sent because
     /// the process ends.
     pub fn log_unsent(&self) {
-        tell_dropped(self.dropped.take());
+        self.tell_dropped();
         let Some(sender) = &self.sender else {
             return;
         };
@@ -104,14 +109,15 @@ impl Notifier {
             log_warn!("{waiting} notifications still waited for the endpoint, and are not sent");
         }
     }
-}
 
-/// Logs how many notifications were dropped. The log has named a single one already.
-fn tell_dropped(count: u64) {
-    if count > 1 {
-        log_error!(
-            "failed to POST notification - {count} were dropped within a minute: the endpoint is too slow"
-        );
+    /// Logs how many notifications were dropped. The log has named a single one already.
+    fn tell_dropped(&self) {
+        let count = self.dropped.swap(0, Ordering::Relaxed);
+        if count > 1 {
+            log_error!(
+                "failed to POST notification - {count} were dropped: the endpoint was too slow"
+            );
+        }
     }
 }
 

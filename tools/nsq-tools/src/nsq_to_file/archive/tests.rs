@@ -280,26 +280,6 @@ fn many_messages_are_one_write() {
 }
 
 #[test]
-fn files_are_rotated_by_size_and_continued_by_the_next_run() {
-    let rotated = "-rotate-size=10";
-    let mut world = World::new(rotated);
-    world.take(&["123456789", "1", "1234567", "12"]);
-    world.close();
-    let files = [
-        ("out/t-000000.0920.log", "123456789\n1\n"),
-        ("out/t-000001.0920.log", "1234567\n12\n"),
-    ];
-    world.expect_files(&files);
-    let mut world = World::on(world.disk.clone(), settings(rotated));
-    world.take(&["3"]);
-    world.expect_files(&[files[0], files[1], ("out/t-000002.0920.log", "3\n")]);
-    // The third file has room.
-    let mut world = World::on(world.disk.clone(), settings(rotated));
-    world.take(&["4"]);
-    world.expect_files(&[files[0], files[1], ("out/t-000002.0920.log", "3\n4\n")]);
-}
-
-#[test]
 fn files_are_rotated_by_age_and_by_name() {
     let mut world = World::new("-rotate-interval=5s");
     capture::start();
@@ -396,16 +376,6 @@ fn a_closed_file_is_forgotten() {
         ("out/t-000000.0920.log", "a\nb\n"),
         ("out/t-000001.0920.log", "c\n"),
     ]);
-}
-
-#[test]
-fn a_file_that_was_renamed_by_another_program_is_made_again() {
-    let mut world = World::new("");
-    world.take(&["a"]);
-    world.close();
-    world.disk.rename("out/t.0920.log", "out/old");
-    world.take(&["b"]);
-    world.expect_files(&[("out/old", "a\n"), ("out/t.0920.log", "b\n")]);
 }
 
 /// The messages were finished, although nobody could ever read them.
@@ -525,25 +495,6 @@ fn no_file_is_ever_replaced() {
         "INFO: [t/c] opening work/t-000004.0920.log",
     ];
     assert_eq!(moved, expected.iter().collect::<Vec<_>>());
-}
-
-#[test]
-fn a_compressed_file_is_never_continued() {
-    let mut world = World::new("-gzip");
-    world.take(&["a"]);
-    let mut next = World::on(world.disk.clone(), settings("-gzip"));
-    capture::start();
-    next.take(&["b"]);
-    assert_eq!(
-        capture::stop()[0],
-        "WARNING: [t/c] working file already exists: out/t-000000.0920.log.gz"
-    );
-    let files = world.disk.files();
-    let names: Vec<_> = files.keys().collect();
-    assert_eq!(
-        names,
-        ["out/t-000000.0920.log.gz", "out/t-000001.0920.log.gz"]
-    );
 }
 
 #[test]

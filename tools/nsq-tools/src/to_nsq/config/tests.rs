@@ -34,13 +34,8 @@ fn mistakes_are_found_in_the_originals_order() {
         read,
         "-topic=t -nsqd-tcp-address=a:1",
         r#"
-        -rate=1.5 | 2 | invalid value "1.5" for flag -rate: parse error
-        -producer-opt=x,1 | 2 | invalid value "x,1" for flag -producer-opt: invalid option x
         -delimiter= | 1 | --topic required
         -topic=t -delimiter= | 1 | --delimiter must be a single byte
-        -topic=t -delimiter=ab | 1 | --delimiter must be a single byte
-        -topic=t -delimiter=é | 1 | --delimiter must be a single byte
-        -topic=t | 1 | --nsqd-tcp-address required...
         -topic=bad·topic | 1 | --topic is invalid: "bad topic"...
         -topic=t -nsqd-tcp-address=x | 1 | --nsqd-tcp-address: address "x": missing port: write host:port, as in 127.0.0.1:4150 (nsqd has TCP on port 4150 by default)
         + -lookupd-http-address=b:1 | 1 | use --nsqd-tcp-address or --lookupd-http-address not both

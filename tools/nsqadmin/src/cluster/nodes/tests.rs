@@ -95,95 +95,32 @@ fn a_node_is_a_host_and_a_port() {
     }
 }
 
-fn nsqd(address: &str, broadcast: &str, start_time: i64) -> Given {
-    Given {
-        info: NodeInfo {
-            broadcast_address: broadcast.to_owned(),
-            http_port: 4151,
-            start_time,
-            ..NodeInfo::default()
-        },
-        address: address.to_owned(),
-        other_addresses: Vec::new(),
-    }
-}
-
-fn names(nsqds: Vec<Given>) -> (Vec<String>, String) {
-    let (nsqds, notes) = told_apart(nsqds, &mut BTreeSet::new());
-    let names = nsqds.iter().map(|nsqd| nsqd.info.http_address());
-    (names.collect(), notes.join("\n"))
-}
-
-#[test]
-fn nsqds_with_addresses_of_their_own_keep_them() {
-    let (found, warnings) = names(vec![nsqd("a:1", "x", 1), nsqd("b:1", "y", 1)]);
-    assert_eq!(found, ["x:4151", "y:4151"]);
-    assert_eq!(warnings, "");
-}
-
-/// Their rates were differences between the counts of two processes, for ever.
+/// The rates of nsqds with one address were differences between the counts of two processes. While one of them did not answer,
+/// the other had the shared address as its name, with the past of both.
 #[test]
 fn nsqds_that_broadcast_the_same_address_have_those_that_were_given() {
-    let (found, warnings) = names(vec![
-        nsqd("a:1", "x", 1),
-        nsqd("[::1]:2", "x", 2),
-        nsqd("c:3", "y", 3),
-    ]);
-    assert_eq!(found, ["a:1", "[::1]:2", "y:4151"]);
-    assert!(
-        warnings.starts_with("the nsqds a:1, [::1]:2 broadcast the same address x:4151"),
-        "{warnings}"
-    );
-    // The given address of one is the address that another broadcasts.
-    let (found, _) = names(vec![
-        nsqd("y:4151", "x", 1),
-        nsqd("b:2", "x", 2),
-        nsqd("c:3", "y", 3),
-    ]);
-    assert_eq!(found, ["y:4151", "b:2", "c:3"]);
-}
-
-/// While one of them did not answer, the other had the shared address as its name. Its past was that of another node.
-#[test]
-fn an_nsqd_keeps_its_name_while_the_one_with_the_same_address_is_silent() {
-    let noted = Noted::default();
-    let (a, b) = (nsqd("a:1", "x", 1), nsqd("b:1", "x", 2));
-    let other = nsqd("c:3", "y", 3);
-    for answering in [
-        vec![a.clone(), b.clone()],
-        vec![b, other.clone()],
-        vec![a.clone(), other],
+    let uses_given = UsesGiven::default();
+    for (nsqds, expected) in [
+        (vec![("a:1", "x"), ("b:1", "y")], vec!["x:4151", "y:4151"]),
+        (
+            vec![("a:1", "x"), ("[::1]:2", "x"), ("c:3", "y")],
+            vec!["a:1", "[::1]:2", "c:3"],
+        ),
+        (vec![("a:1", "x"), ("c:3", "y")], vec!["a:1", "c:3"]),
     ] {
-        let given: Vec<String> = answering.iter().map(|it| it.address.clone()).collect();
-        let found = noted.told_apart(answering, false);
-        let names = found.iter().map(|it| it.info.http_address());
-        let expected = given.iter().map(|it| it.replace("c:3", "y:4151"));
-        assert_eq!(names.collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+        let nsqds = nsqds.into_iter().map(|(address, broadcast)| Given {
+            info: NodeInfo {
+                broadcast_address: broadcast.to_owned(),
+                http_port: 4151,
+                ..NodeInfo::default()
+            },
+            address: address.to_owned(),
+        });
+        let mut nsqds: Vec<Given> = nsqds.collect();
+        uses_given.tell_apart(&mut nsqds);
+        let names = nsqds.iter().map(|nsqd| nsqd.info.http_address());
+        assert_eq!(names.collect::<Vec<_>>(), expected);
     }
-    // The other one has got an address of its own.
-    let found = noted.told_apart(vec![a, nsqd("b:1", "z", 4)], true);
-    let names: Vec<String> = found.iter().map(|it| it.info.http_address()).collect();
-    assert_eq!(names, ["x:4151", "z:4151"]);
-}
-
-#[test]
-fn a_process_with_two_addresses_counts_once() {
-    let both = vec![nsqd("localhost:1", "x", 7), nsqd("127.0.0.1:1", "x", 7)];
-    let (found, notes) = told_apart(both, &mut BTreeSet::new());
-    assert_eq!(
-        (found.len(), &*found[0].other_addresses),
-        (1, &["127.0.0.1:1".to_owned()][..])
-    );
-    assert_eq!(
-        notes,
-        ["localhost:1 and 127.0.0.1:1 are one nsqd, which counts once (--nsqd-http-address)"]
-    );
-    // A program that tells no start may be another one.
-    let (found, _) = names(vec![nsqd("a:1", "x", 0), nsqd("b:1", "x", 0)]);
-    assert_eq!(found, ["a:1", "b:1"]);
-    // Twice the same address, without a start.
-    let (found, _) = names(vec![nsqd("a:1", "x", 0), nsqd("a:1", "x", 0)]);
-    assert_eq!(found, ["x:4151"]);
 }
 
 fn target(address: &str, url: &str, is_given: bool) -> Target {
@@ -191,7 +128,6 @@ fn target(address: &str, url: &str, is_given: bool) -> Target {
         identity: NodeIdentity::at(address),
         url: url.to_owned(),
         is_given,
-        other_addresses: Vec::new(),
     }
 }
 

@@ -1,4 +1,3 @@
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
 use program::log::capture;
@@ -55,98 +54,6 @@ fn the_last_save_has_a_limit() {
     assert!(ends_within(LONG, || {}).expect("there is a thread"));
 }
 
-const MONTH: i64 = 30 * 24 * 3_600;
-
-/// Returns a file with this content, which is no history, and a history of one sample.
-fn file_in(directory: &Path, content: &str) -> HistoryFile {
-    let path = directory.join("history");
-    let file = HistoryFile::read(&path, 1 << 20).expect("there is no file");
-    add(&file, 0);
-    std::fs::write(path, content).expect("the directory takes files");
-    file
-}
-
-fn add(file: &HistoryFile, unix_seconds: i64) {
-    let sample = (Key::All, Point::default());
-    file.history.lock().add(unix_seconds, [sample]);
-}
-
-/// Writes nothing. The clock moves during the write.
-struct ClockMoves<'a>(&'a HistoryFile);
-
-impl Write for ClockMoves<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        add(self.0, MONTH);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-#[test]
-fn a_loss_during_a_save_keeps_the_old_file() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let file = file_in(directory.path(), "old");
-    let mut old_past = OldPast::default();
-    let saved = file.save_to(ClockMoves(&file), &mut old_past);
-    saved.expect("the save succeeds");
-    let aside = std::fs::read(directory.path().join("history.bad"));
-    assert_eq!(aside.expect("the file is kept"), b"old");
-}
-
-/// A machine whose clock is wrong at each start kept one more file each time.
-#[test]
-fn old_files_do_not_fill_the_disk() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    for _ in 0..2 * KEPT_MAX {
-        let file = file_in(directory.path(), "old");
-        add(&file, MONTH);
-        file.save();
-    }
-    let kept = std::fs::read_dir(directory.path()).expect("the directory is there");
-    let names = kept.map(|entry| entry.expect("an entry").file_name());
-    let kept = names.filter(|name| name.to_string_lossy().contains(".bad"));
-    assert_eq!(kept.count(), KEPT_MAX as usize);
-}
-
-/// Regression: a save cleared the mark of a loss that came while the save ended. The next save replaced the past.
-#[test]
-fn no_loss_is_forgotten_at_the_end_of_a_save() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let file = file_in(directory.path(), "old");
-    for round in 1..=300 {
-        let (has_begun, is_over) = (AtomicBool::new(false), AtomicBool::new(false));
-        thread::scope(|scope| {
-            let saves = scope.spawn(|| {
-                let mut old_past = OldPast::default();
-                while !is_over.load(Ordering::SeqCst) && !old_past.is_kept {
-                    let saved = file.save_to(io::sink(), &mut old_past);
-                    saved.expect("the save succeeds");
-                    has_begun.store(true, Ordering::SeqCst);
-                }
-                old_past.is_kept
-            });
-            while !has_begun.load(Ordering::SeqCst) {
-                thread::yield_now();
-            }
-            add(&file, round * MONTH);
-            let limit = Instant::now() + LONG;
-            while !saves.is_finished() && Instant::now() < limit {
-                thread::yield_now();
-            }
-            is_over.store(true, Ordering::SeqCst);
-            assert!(
-                saves.join().expect("no panic"),
-                "round {round}: the loss is forgotten"
-            );
-        });
-        let aside = directory.path().join("history.bad");
-        std::fs::rename(aside, &file.path).expect("the file is kept");
-    }
-}
-
 /// The lock was that of the link, and the first save replaced the link, so a second process by the name of the target wrote
 /// to the same file.
 #[test]
@@ -165,7 +72,8 @@ fn a_link_and_its_target_are_one_file() {
             file.history.lock().points(&Key::All, 0, 7).is_some(),
             round > 0
         );
-        add(&file, 7);
+        let sample = (Key::All, Point::default());
+        file.history.lock().add(7, [sample]);
         file.save();
         assert!(is_link(), "round {round}");
         let saved = std::fs::read(at("data/history")).expect("the target is there");

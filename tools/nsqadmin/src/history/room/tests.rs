@@ -75,29 +75,6 @@ fn more_names_than_fit_leave_a_past_to_the_others() {
     }
 }
 
-/// With a limit that was mistyped, the first save replaced the past of a week by that of some minutes.
-#[test]
-fn a_saved_past_without_room_is_reported() {
-    let mut history = History::new(200_000);
-    add_minutes(&mut history, 10, 0..WEEK);
-    let saved = history.to_bytes();
-    for (bytes_max, expected) in [
-        (400_000, None),
-        (200_000, None),
-        (100_000, Some(Loss::Room)),
-        (10, Some(Loss::Room)),
-    ] {
-        let mut read = History::from_bytes(&saved, bytes_max).expect("the bytes are whole");
-        assert_eq!(read.take_loss(), expected, "{bytes_max}");
-    }
-    // The past of all topics together has room in any case. Each start reported it as lost.
-    let mut total = History::new(1);
-    total.add(0, [(Key::All, busy(0))]);
-    let mut read = History::from_bytes(&total.to_bytes(), 1).expect("the bytes are whole");
-    assert_eq!(read.take_loss(), None);
-    assert!(read.points(&Key::All, 0, 0).is_some());
-}
-
 /// Room was made for all names, although they get a half of it at most. The past of those that were there was ten minutes then.
 #[test]
 fn names_that_find_no_room_take_no_past_from_the_others() {

@@ -1,4 +1,5 @@
 use super::*;
+use crate::history::Point;
 
 const ROOMY: usize = 100 << 20;
 
@@ -123,7 +124,10 @@ fn file(rings: [Vec<u8>; 3]) -> Vec<u8> {
 #[test]
 fn a_ring_that_cannot_be_is_damage() {
     let open = [1 << 2 | 1, 5, 0, 0];
-    let gap = |count: u8| [&[0x80 | (count & 0x1f) << 2, count >> 5][..], &open].concat();
+    let gap = |count: u32| {
+        let low = ((count & 0x1f) << 2) as u8;
+        [&[0x80 | low, (count >> 5) as u8][..], &open].concat()
+    };
     let with = |last, runs: &[u8]| {
         let rings = [ring(last, runs), ring(last, &open), ring(last, &open)];
         History::from_bytes(&file(rings), ROOMY)
@@ -134,15 +138,8 @@ fn a_ring_that_cannot_be_is_damage() {
         assert!(points.len() <= 201, "{last}");
     }
     // 600 points with the open one, and one more.
-    let long = |count: u32| {
-        [
-            &[0x80 | ((count & 0x1f) << 2) as u8, (count >> 5) as u8][..],
-            &open,
-        ]
-        .concat()
-    };
-    assert!(with(0, &long(599)).is_ok());
-    assert!(with(0, &long(600)).is_err());
+    assert!(with(0, &gap(599)).is_ok());
+    assert!(with(0, &gap(600)).is_err());
     for runs in [&[1][..], &[0x80; 4], &[1 << 2], &[open, open].concat()[..7]] {
         assert!(with(0, runs).is_err(), "{runs:?}");
     }
@@ -155,63 +152,4 @@ fn a_ring_that_cannot_be_is_damage() {
     let read = History::from_bytes(&twice, ROOMY).expect("the bytes are whole");
     let once = History::from_bytes(&one, ROOMY).expect("the bytes are whole");
     assert_eq!((read.len(), read.bytes), (1, once.bytes));
-}
-
-/// Histories of the earlier forms: depth 1.5, 2.5 and a gap of the topic `t`, as nsqadmin saved them.
-#[test]
-fn earlier_forms_are_read() {
-    for magic in OLD_MAGICS {
-        let mut bytes = [magic, b"\x01\x01\0t\0\0"].concat();
-        for tier in TIERS {
-            bytes.extend_from_slice(&(600 / tier.step).to_le_bytes());
-            bytes.extend_from_slice(&4_u32.to_le_bytes());
-            for depth in [1.5, f32::NAN, 2.5, 3.0] {
-                for value in [depth, depth / 10.0, depth / 2.0] {
-                    bytes.extend_from_slice(&value.to_le_bytes());
-                }
-            }
-        }
-        let history = History::from_bytes(&bytes, ROOMY).expect("the bytes are whole");
-        let (start, points) = history.points(&topic(), 1, 600).expect("there is a series");
-        let depths = points.iter().map(|point| point.map(|point| point.depth));
-        assert_eq!(
-            (start, depths.collect::<Vec<_>>()),
-            (570, vec![Some(1), None, Some(2), Some(3)])
-        );
-        let first = points[0].expect("there are samples");
-        assert_eq!(
-            (first.rate.map(f64::to_bits), first.oldest_ms),
-            (Some(0.15_f64.to_bits()), 750)
-        );
-        assert!(history.to_bytes().starts_with(MAGIC));
-        for length in 0..bytes.len() {
-            let is_whole = length == magic.len();
-            let read = History::from_bytes(&bytes[..length], ROOMY);
-            assert_eq!(read.is_ok(), is_whole, "{length}");
-        }
-    }
-}
-
-/// A depth of u64::MAX, and a rate that JSON does not have, were shown.
-#[test]
-fn numbers_of_earlier_forms_that_cannot_be_are_gaps() {
-    let good = [4.0_f32, 2.0, 1.0];
-    for wrong in [f32::INFINITY, f32::NEG_INFINITY, f32::NAN, -1.0] {
-        for place in 0..3 {
-            let mut bad = good;
-            bad[place] = wrong;
-            let mut bytes = [OLD_MAGICS[1], b"\x01\x01\0t\0\0"].concat();
-            for _ in TIERS {
-                bytes.extend_from_slice(&9_i64.to_le_bytes());
-                bytes.extend_from_slice(&3_u32.to_le_bytes());
-                let values = [good, bad, good].into_iter().flatten();
-                bytes.extend(values.flat_map(f32::to_le_bytes));
-            }
-            let history = History::from_bytes(&bytes, ROOMY).expect("the bytes are whole");
-            let (_, points) = history.points(&topic(), 0, 9).expect("there is a series");
-            let depths = points.iter().map(|point| point.map(|point| point.depth));
-            let expected = [Some(4), None, Some(4)];
-            assert_eq!(depths.collect::<Vec<_>>(), expected, "{wrong} at {place}");
-        }
-    }
 }
