@@ -109,21 +109,6 @@ async fn the_end_waits_for_nodes_that_are_gone() {
     assert_eq!(lost.outcome(), crate::error::Outcome::Unknown);
 }
 
-/// A node was neither in the pool nor among those that leave it for a moment. A flush of this moment confirmed its
-/// publishes.
-#[tokio::test(start_paused = true)]
-async fn a_flush_finds_the_node_that_leaves_the_pool_in_this_moment() {
-    let (mut server, producer, publishing) = publishing();
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd.expect("PUB t 1").await;
-    let removed = producer.0.change_nodes(&BTreeSet::new(), |_| false);
-    assert_eq!(removed.len(), 1);
-    producer.flush().await.unwrap_err();
-    nsqd.respond("OK").await;
-    publishing.await.unwrap().unwrap();
-}
-
 /// The last answer of an nsqlookupd added a node after the close, and nothing ended the connection to this node.
 #[tokio::test]
 async fn no_node_comes_after_the_end() {
@@ -131,21 +116,6 @@ async fn no_node_comes_after_the_end() {
     producer.close().await.unwrap();
     apply(&producer.0, &[], &sources(&[Some(&["a:1"])]));
     assert!(producer.nodes().is_empty());
-}
-
-/// A node that had left the pool was not retired yet when the producer was closed. Its connection opened after the close,
-/// and took the publish.
-#[tokio::test(start_paused = true)]
-async fn the_end_reaches_a_node_that_leaves_the_pool_in_this_moment() {
-    let (_server, producer, publishing) = publishing();
-    tokio::task::yield_now().await;
-    let removed = producer.0.change_nodes(&BTreeSet::new(), |_| false);
-    assert_eq!(removed.len(), 1);
-    producer.close().await.unwrap();
-    let began_at = tokio::time::Instant::now();
-    let failed = publishing.await.unwrap().unwrap_err();
-    assert!(matches!(failed, PublishError::Stopped), "{failed}");
-    assert!(began_at.elapsed().is_zero(), "it waited for the handshake");
 }
 
 /// The discovery ended with the first runtime, and no node was ever found after that.
