@@ -59,19 +59,6 @@ async fn heartbeats_are_answered_and_publishing_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_http_server_is_recognised() {
-    let (mut server, producer) = one_server(|builder| builder);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = server.accept().await;
-    nsqd.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-        .await;
-    let error = publishing.await.unwrap().unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("a nsqd TCP endpoint is required"), "{text}");
-    assert_eq!(error.outcome(), Outcome::NotStored);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_silent_nsqd_is_noticed() {
     let (mut server, producer) = one_server(|builder| builder);
     let publishing = start(&producer, "t", "1").await;
