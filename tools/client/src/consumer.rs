@@ -32,7 +32,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, ready};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_core::Stream;
 use parking_lot::Mutex;
@@ -460,7 +460,6 @@ impl Control {
         let nodes = connections.map(|(connection, ready)| NodeStats {
             ready,
             in_flight: connection.in_flight(),
-            last_message_at: connection.last_message_at(),
             node: connection.node.clone(),
         });
         let nodes: Vec<NodeStats> = nodes.collect();
@@ -471,7 +470,6 @@ impl Control {
             in_flight: nodes.iter().map(|node| node.in_flight).sum(),
             max_in_flight: state.max_in_flight(),
             backoff_level: state.level(),
-            last_message_at: nodes.iter().filter_map(|node| node.last_message_at).max(),
             nodes,
             #[cfg(feature = "dedup")]
             dedup: self.0.dedup.as_ref().map(|dedup| dedup.stats()),
@@ -563,8 +561,6 @@ pub struct ConsumerStats {
     pub max_in_flight: u32,
     /// The level of the backoff. 0 means none.
     pub backoff_level: u32,
-    /// The time of the last message over a present connection.
-    pub last_message_at: Option<Instant>,
     /// The present connections.
     pub nodes: Vec<NodeStats>,
     /// The numbers of the filter, if the consumer has one.
@@ -582,8 +578,6 @@ pub struct NodeStats {
     pub ready: u32,
     /// The messages that came and have no answer yet.
     pub in_flight: u64,
-    /// The time of the last message.
-    pub last_message_at: Option<Instant>,
 }
 
 /// The reason why a consumer could not be made.

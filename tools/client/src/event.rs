@@ -104,7 +104,7 @@ events! {
             /// The error.
             error: ErrorFrame,
         },
-        /// nsqd's limit for RDY is below `max_in_flight`. Reported once for each connection.
+        /// The limit for RDY of an nsqd is below `max_in_flight`. Reported when the connection is open.
         ReadyTruncated = "ready_truncated" {
             /// The nsqd.
             node: Address,
@@ -412,6 +412,36 @@ impl Event {
             } => write!(f, "disconnected - {error}"),
             Event::Disconnected { error: None, .. } => f.write_str("disconnected"),
             Event::ErrorFrame { error, .. } => write!(f, "protocol error - {error}"),
+            Event::Discovered { .. } => f.write_str("discovered by nsqlookupd"),
+            Event::TopicNotFound { lookupd, .. } => {
+                write!(f, "nsqlookupd {lookupd} does not know the topic yet")
+            }
+            Event::NodesIgnored {
+                lookupd, ignored, ..
+            } => write!(
+                f,
+                "left out {ignored} of the nodes and channels that nsqlookupd {lookupd} names: a node's address is invalid, \
+                 or there are more than {NODES_MAX} nodes"
+            ),
+            Event::NoNode { .. } => {
+                f.write_str("no nsqlookupd names an nsqd: publishes fail until one does")
+            }
+            Event::DiscoveryFailed { error, .. } => {
+                write!(f, "error querying nsqlookupd - {error}")
+            }
+            #[cfg(feature = "dedup")]
+            Event::Dedup { report, .. } => write!(f, "{report}"),
+            Event::Stopping { client } => f.write_str(match client.subscription {
+                Some(_) => "stopping...",
+                None => "stopping",
+            }),
+            _ => self.write_delivery_text(f),
+        }
+    }
+
+    /// Writes what happened to the messages of a consumer, or to its flow.
+    fn write_delivery_text(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
             Event::ReadyTruncated {
                 max_rdy_count,
                 max_in_flight,
@@ -432,56 +462,23 @@ impl Event {
             Event::GaveUp { id, attempts, .. } => {
                 write!(f, "msg {id} attempted {attempts} times, giving up")
             }
-            Event::Discovered { .. } => f.write_str("discovered by nsqlookupd"),
-            Event::TopicNotFound { lookupd, .. } => {
-                write!(f, "nsqlookupd {lookupd} does not know the topic yet")
-            }
-            Event::NodesIgnored {
-                lookupd, ignored, ..
-            } => write!(
-                f,
-                "left out {ignored} of the nodes and channels that nsqlookupd {lookupd} names: a node's address is invalid, \
-                 or there are more than {NODES_MAX} nodes"
-            ),
-            Event::TimedOut { count: 1, .. } => f.write_str(
-                "1 message timed out before the application took it; nsqd delivers it again",
-            ),
             Event::TimedOut { count, .. } => write!(
                 f,
-                "{count} messages timed out before the application took them; nsqd delivers them again"
-            ),
-            Event::DrainLimitReached {
-                limit,
-                in_flight: 1,
-                ..
-            } => write!(
-                f,
-                "ending after {limit:?} although 1 message has no answer; nsqd delivers it again"
+                "messages timed out before the application took them ({count}); nsqd delivers them again"
             ),
             Event::DrainLimitReached {
                 limit, in_flight, ..
             } => write!(
                 f,
-                "ending after {limit:?} although {in_flight} messages have no answer; nsqd delivers them again"
+                "ending after {limit:?} although messages have no answer ({in_flight}); nsqd delivers them again"
             ),
-            Event::NoNode { .. } => {
-                f.write_str("no nsqlookupd names an nsqd: publishes fail until one does")
-            }
             Event::AnswerTooLate { msg_timeout, .. } => write!(
                 f,
                 "an answer came after the message timeout of {}, so nsqd delivers the message again, or after the channel was \
                  emptied: msg_timeout or auto_touch gives handlers more time",
                 duration_text(*msg_timeout)
             ),
-            Event::DiscoveryFailed { error, .. } => {
-                write!(f, "error querying nsqlookupd - {error}")
-            }
-            #[cfg(feature = "dedup")]
-            Event::Dedup { report, .. } => write!(f, "{report}"),
-            Event::Stopping { client } => f.write_str(match client.subscription {
-                Some(_) => "stopping...",
-                None => "stopping",
-            }),
+            _ => unreachable!("the caller has the text of the others"),
         }
     }
 }

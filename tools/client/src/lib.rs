@@ -135,8 +135,8 @@ pub use event::{Client, Event, Level};
 pub use lookupd::{Lookup, Lookupd, LookupdError};
 pub use nsq_http::NodeInfo;
 pub use producer::{
-    Batching, BuildError, NumberError, Producer, ProducerBuilder, PublishError, Receipt,
-    ReplicationError, Spread, Unanswered, UnansweredError,
+    BuildError, NumberError, Producer, ProducerBuilder, PublishError, Receipt, ReplicationError,
+    Spread, Unanswered, UnansweredError,
 };
 pub use publisher_id::{PublisherId, PublisherIdError};
 pub use wire::id::MessageId;

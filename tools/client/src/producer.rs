@@ -19,26 +19,23 @@ mod pending;
 mod pool;
 mod publish;
 mod session;
-mod unconfirmed;
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use bytes::Bytes;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 
 use crate::address::Address;
-use crate::error::ConnectionError;
 use crate::event::Event;
 
 pub use builder::ProducerBuilder;
-pub use command::Batching;
 use command::Bodies;
 use discovery::{Discovery, Plan};
 pub use error::{BuildError, PublishError, ReplicationError};
@@ -47,8 +44,6 @@ pub use numbering::NumberError;
 use pool::Pool;
 pub use pool::Spread;
 use session::Session;
-use unconfirmed::Mark;
-pub use unconfirmed::Unanswered;
 
 /// Publishes messages to one nsqd or to several. Clones are cheap and share the connections. The last clone that is
 /// dropped ends the connections, after the output that is there.
@@ -358,32 +353,31 @@ impl Producer {
     }
 }
 
-/// The publishes that [`Producer::flush`] or [`Producer::close`] cannot confirm. Some of them may be stored: the future
-/// of each publish tells, if it was not dropped.
+/// The publishes that had no answer when the time of [`Producer::flush`] or [`Producer::close`] was over. Some of them may
+/// be stored: the future of each publish tells.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct UnansweredError {
-    /// The nodes of these publishes. There is at least one.
+    /// The nodes that have not answered. Without any, the publishes wait for a connection.
     pub nodes: Vec<Unanswered>,
+}
+
+/// The publishes to one node that have no answer.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Unanswered {
+    /// The nsqd.
+    pub node: Address,
+    /// The number of publishes. A `publish_many` counts once.
+    pub publishes: usize,
 }
 
 impl fmt::Display for UnansweredError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (index, unanswered) in self.nodes.iter().enumerate() {
-            let Unanswered {
-                node,
-                publishes,
-                reason,
-            } = unanswered;
-            let separator = if index == 0 { "" } else { "; " };
-            let (publishes, are) = match publishes {
-                1 => ("1 publish".to_owned(), "is"),
-                count => (format!("{count} publishes"), "are"),
-            };
-            write!(
-                f,
-                "{separator}{publishes} to {node} {are} not confirmed: {reason}"
-            )?;
+        f.write_str("publishes have no answer")?;
+        for (index, Unanswered { node, publishes }) in self.nodes.iter().enumerate() {
+            let separator = if index == 0 { ": " } else { ", " };
+            write!(f, "{separator}{publishes} to {node}")?;
         }
         Ok(())
     }
@@ -392,76 +386,49 @@ impl fmt::Display for UnansweredError {
 impl std::error::Error for UnansweredError {}
 
 impl Producer {
-    /// Waits until nsqd has answered all publishes that it was given so far, for
-    /// [`flush_timeout`](ProducerBuilder::flush_timeout) at most. Later publishes do not wait.
+    /// Waits until all publishes that have begun have an answer, for [`flush_timeout`](ProducerBuilder::flush_timeout)
+    /// at most. A publish that is sent again has its answer at the end of its last try. Publishes that begin meanwhile
+    /// wait for the flush.
+    ///
+    /// A lost or refused publish has an answer too: the future of each publish tells what became of it.
     ///
     /// # Errors
-    /// Publishes were lost with their connection, are to be sent again, or have no answer in time. The latter go on: an
-    /// answer may still come. Lost publishes whose futures were dropped count too, until a flush has told them.
+    /// Publishes have no answer in time. They go on: an answer may still come.
     pub async fn flush(&self) -> Result<(), UnansweredError> {
-        let limit = self.0.shared.flush_timeout;
-        let begun = self.0.begin(Session::begin_flush);
-        let flushing = begun.sessions.into_iter();
-        let flushed = flushing
-            .map(async |(node, session, flushing)| (node, session.flush(flushing, limit).await));
-        self.confirm(begun.mark, begun.returning, flushed).await
+        let inner = &self.0;
+        // Each publish has a permit.
+        let all = inner.permits.acquire_many(inner.permits_max);
+        if timeout(inner.shared.flush_timeout, all).await.is_ok() {
+            return Ok(());
+        }
+        let sessions = inner.sessions().into_iter();
+        let waiting = sessions.map(|(node, session)| Unanswered {
+            node: node.address.clone(),
+            publishes: session.publishes(),
+        });
+        let nodes = waiting.filter(|node| node.publishes > 0).collect();
+        Err(UnansweredError { nodes })
     }
 
-    /// Refuses further publishes, waits until nsqd has answered all publishes that it was given, and ends the
-    /// connections. After [`flush_timeout`](ProducerBuilder::flush_timeout), the connections end in any case. The
-    /// second call and the following ones return when the connections have ended.
+    /// Refuses further publishes, waits until all others have an answer, and ends the connections. After
+    /// [`flush_timeout`](ProducerBuilder::flush_timeout), the connections end in any case. The second call and the
+    /// following ones return when the connections have ended.
     ///
     /// # Errors
-    /// Publishes were lost with their connection, were to be sent again, or had no answer in time. The future of each
-    /// of them fails with [`PublishError::Lost`] or
-    /// [`PublishError::Stopped`], if it was not dropped.
+    /// Publishes had no answer in time. The future of each of them fails with [`PublishError::Lost`].
     pub async fn close(&self) -> Result<(), UnansweredError> {
         let inner = &self.0;
         if !inner.is_closed.swap(true, Ordering::SeqCst) {
             let events = &inner.shared.events;
             events.emit(|client| Event::Stopping { client });
         }
-        // Publishes that wait for a permit fail.
-        inner.permits.close();
         drop(inner.discovery.lock().take());
-        inner.nodes().iter().for_each(|node| node.retire());
-        let limit = inner.shared.flush_timeout;
-        let begun = inner.begin(Session::begin_finish);
-        let finishing = begun.sessions.into_iter();
-        let finished = finishing
-            .map(async |(node, session, before)| (node, session.finish(before, limit).await));
-        self.confirm(begun.mark, begun.returning, finished).await
-    }
-
-    /// Ends the flush that began at `mark`. Fails if a node has unconfirmed publishes: those of `returning`, those that
-    /// `ends` count, or those that were forgotten.
-    async fn confirm<E>(
-        &self,
-        mark: Mark,
-        returning: Vec<Unanswered>,
-        ends: impl Iterator<Item = E>,
-    ) -> Result<(), UnansweredError>
-    where
-        E: Future<Output = (Arc<Node>, Option<(usize, Arc<ConnectionError>)>)>,
-    {
-        let ended = join_all(ends).await.into_iter();
-        let ended = ended.filter_map(|(node, unanswered)| {
-            let (publishes, reason) = unanswered?;
-            Some(Unanswered {
-                node: node.address.clone(),
-                publishes,
-                reason,
-            })
-        });
-        let forgotten = self.0.shared.unconfirmed.tell_forgotten(mark);
-        let mut nodes: Vec<Unanswered> = Vec::new();
-        for found in returning.into_iter().chain(ended).chain(forgotten) {
-            match nodes.iter_mut().find(|known| known.node == found.node) {
-                _ if found.publishes == 0 => {}
-                Some(known) => known.publishes += found.publishes,
-                None => nodes.push(found),
-            }
-        }
+        let sessions = inner.sessions();
+        inner.retire();
+        // The sessions that were retired give up their publishes when their time is over.
+        let _all = inner.permits.acquire_many(inner.permits_max).await;
+        join_all(sessions.iter().map(|(_, session)| session.ended())).await;
+        let nodes = std::mem::take(&mut *inner.shared.given_up.lock());
         if nodes.is_empty() {
             Ok(())
         } else {
@@ -474,11 +441,10 @@ impl Producer {
 struct Inner {
     shared: Arc<Shared>,
     pool: Mutex<Pool<Arc<Node>>>,
-    /// Nodes that are not in the pool any more, and may still have publishes without an answer. A node moves here
-    /// inside the lock of `pool`, so that a flush finds each node.
-    leaving: Mutex<Vec<Weak<Node>>>,
     permits: Arc<Semaphore>,
-    batching: Option<Batching>,
+    /// The number of all permits.
+    permits_max: u32,
+    is_batching: bool,
     publish_timeout: Option<Duration>,
     /// The longest body, in bytes, if it is limited.
     bytes_max: Option<usize>,
@@ -486,17 +452,6 @@ struct Inner {
     discovery: Mutex<Option<Discovery>>,
     plan: Option<Plan>,
     is_closed: AtomicBool,
-}
-
-/// The result of [`Inner::begin`].
-struct Begun<T> {
-    /// The time from which on unconfirmed publishes count.
-    mark: Mark,
-    /// The publishes that no task had: they were returning to their callers at the mark, or began to return until each
-    /// task was asked. A flush cannot wait for them.
-    returning: Vec<Unanswered>,
-    /// The tasks with publishes, each with its node and with the result of the beginning.
-    sessions: Vec<(Arc<Node>, Arc<Session>, T)>,
 }
 
 impl Inner {
@@ -508,17 +463,9 @@ impl Inner {
         self.pool.lock().failed(node, Instant::now().into_std());
     }
 
-    /// Returns all nodes that may have publishes without an answer.
-    fn nodes(&self) -> Vec<Arc<Node>> {
-        let pool = self.pool.lock();
-        let mut nodes = pool.all();
-        nodes.extend(self.leaving.lock().iter().filter_map(Weak::upgrade));
-        nodes
-    }
-
-    /// Returns all tasks that may have publishes without an answer, each with its node.
+    /// Returns the tasks of the nodes that may have publishes without an answer, each with its node.
     fn sessions(&self) -> Vec<(Arc<Node>, Arc<Session>)> {
-        let nodes = self.nodes().into_iter();
+        let nodes = self.pool.lock().all().into_iter();
         let sessions = nodes.flat_map(|node| {
             let sessions = node.sessions().into_iter();
             sessions.map(move |session| (Arc::clone(&node), session))
@@ -526,23 +473,10 @@ impl Inner {
         sessions.collect()
     }
 
-    /// Calls `begin` for each task that may have publishes without an answer, to begin a flush or the like.
-    fn begin<T>(&self, begin: impl Fn(&Session) -> Option<T>) -> Begun<T> {
-        let unconfirmed = &self.shared.unconfirmed;
-        let mark = unconfirmed.mark();
-        let sessions = self.sessions().into_iter();
-        let begun = sessions.filter_map(|(node, session)| {
-            let begun = begin(&session)?;
-            Some((node, session, begun))
-        });
-        let sessions = begun.collect();
-        // A publish that left its task after the mark may have left before the task's call of `begin`.
-        let returning = unconfirmed.returning_since(&mark);
-        Begun {
-            mark,
-            returning,
-            sessions,
-        }
+    /// Ends the connections when nothing is pending.
+    fn retire(&self) {
+        let nodes = self.pool.lock().all();
+        nodes.iter().for_each(|node| node.retire());
     }
 
     /// Adds the nodes of `named`. Removes the nodes for which `keep` is false, and returns them. Changes nothing when
@@ -563,19 +497,13 @@ impl Inner {
                 Arc::new(Node::new(address.clone(), Arc::clone(shared)))
             });
         }
-        let removed = pool.retain(keep);
-        let mut leaving = self.leaving.lock();
-        leaving.retain(|node| node.strong_count() > 0);
-        leaving.extend(removed.iter().map(Arc::downgrade));
-        removed
+        pool.retain(keep)
     }
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        for node in self.pool.lock().all() {
-            node.retire();
-        }
+        self.retire();
     }
 }
 

@@ -344,24 +344,6 @@ async fn tls_and_compression_carry_messages() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_unix_socket_is_an_address() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let path = directory.path().join("nsqd.sock");
-    let nsqd = Daemon::nsqd(&[&format!("--unix-socket={}", path.display())]);
-    nsqd.create_channel("t", "c");
-    publish_numbers(&nsqd, "t", 0..100);
-    let address: Address = format!("unix:{}", path.display())
-        .parse()
-        .expect("an address");
-    let mut consumer = builder("t", 10)
-        .node(address)
-        .connect()
-        .await
-        .expect("complete");
-    finish_all(&mut consumer, 0..100).await;
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn handlers_that_block_hold_up_no_heartbeat_with_a_runtime_for_connections() {
     let nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");

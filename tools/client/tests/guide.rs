@@ -2,13 +2,13 @@
 //! daemons, so those that need some are only compiled there. `guide/` has what the pages show, with a function in place of
 //! each address.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::error::Error;
 use std::fs;
 use std::path::Path;
-use std::sync::OnceLock;
 use std::thread::{self, JoinHandle};
 
+use parking_lot::Mutex;
 use test_support::daemon::{Daemon, send_signal};
 use test_support::{TIMEOUT, wait_until};
 
@@ -90,21 +90,27 @@ fn no_program_ends_with_a_connection() {
     }
 }
 
-/// An address that a test sets before it starts its program.
-struct Place(OnceLock<String>);
+/// The addresses that tests set before they start their programs, by their functions.
+static PLACES: Mutex<BTreeMap<String, &'static str>> = Mutex::new(BTreeMap::new());
 
-impl Place {
-    const fn new() -> Place {
-        Place(OnceLock::new())
-    }
+/// Declares the functions that return the addresses of a program, and `set`, which sets one by its name.
+macro_rules! places {
+    ($($name:ident)*) => {
+        $(fn $name() -> &'static str {
+            super::place(concat!(module_path!(), " ", stringify!($name)))
+        })*
 
-    fn set(&self, address: impl ToString) {
-        self.0.set(address.to_string()).expect("it is set once");
-    }
+        fn set(name: &str, address: impl ToString) {
+            let address = address.to_string().leak();
+            let name = format!("{} {name}", module_path!());
+            super::PLACES.lock().insert(name, address);
+        }
+    };
+}
 
-    fn get(&self) -> &str {
-        self.0.get().expect("the test has set it")
-    }
+fn place(name: &str) -> &'static str {
+    let places = PLACES.lock();
+    places.get(name).expect("the test has set it")
 }
 
 /// Runs a program on a thread of its own. Many of them have no end.
@@ -145,20 +151,16 @@ fn message_count(nsqd: &Daemon, topic: &str) -> u64 {
 }
 
 mod consume_all {
-    use super::{Place, discovered, spawn};
+    use super::{discovered, spawn};
 
-    static LOOKUPD: Place = Place::new();
-
-    fn lookupd() -> &'static str {
-        LOOKUPD.get()
-    }
+    places!(lookupd);
 
     include!("guide/consume_all.rs");
 
     #[test]
     fn it_finishes_each_message_also_after_a_restart() {
         let (lookupd, mut nsqd) = discovered("billing", &["one", "two"]);
-        LOOKUPD.set(lookupd.http);
+        set("lookupd", lookupd.http);
         let program = spawn(main);
         nsqd.wait_for_answers("orders", "billing");
         nsqd.restart();
@@ -169,20 +171,16 @@ mod consume_all {
 }
 
 mod first_program {
-    use super::{Daemon, Place, message_count};
+    use super::{Daemon, message_count};
 
-    static NSQD: Place = Place::new();
-
-    fn nsqd() -> &'static str {
-        NSQD.get()
-    }
+    places!(nsqd);
 
     include!("guide/first_program.rs");
 
     #[test]
     fn it_publishes_a_message_and_consumes_it() {
         let nsqd = Daemon::nsqd(&[]);
-        NSQD.set(nsqd.tcp);
+        set("nsqd", nsqd.tcp);
         main().expect("nsqd is there");
         nsqd.wait_for_answers("orders", "billing");
         assert_eq!(message_count(&nsqd, "orders"), 1);
@@ -190,26 +188,17 @@ mod first_program {
 }
 
 mod publish {
-    use super::{Daemon, Place, block_on, message_count};
+    use super::{Daemon, block_on, message_count};
 
-    static NSQDS: [Place; 2] = [const { Place::new() }; 2];
-
-    fn first_nsqd() -> &'static str {
-        NSQDS[0].get()
-    }
-
-    fn second_nsqd() -> &'static str {
-        NSQDS[1].get()
-    }
+    places!(first_nsqd second_nsqd);
 
     include!("guide/publish.rs");
 
     #[test]
     fn it_stores_a_message_at_one_of_the_nodes() {
         let mut nsqds = [Daemon::nsqd(&[]), Daemon::nsqd(&[])];
-        for (place, nsqd) in NSQDS.iter().zip(&nsqds) {
-            place.set(nsqd.tcp);
-        }
+        set("first_nsqd", nsqds[0].tcp);
+        set("second_nsqd", nsqds[1].tcp);
         block_on(publish()).expect("a node is there");
         let stored = nsqds.each_ref().map(|nsqd| message_count(nsqd, "orders"));
         assert_eq!(stored.iter().sum::<u64>(), 1);
@@ -222,40 +211,32 @@ mod publish {
 }
 
 mod numbered {
-    use super::{Daemon, Place, block_on, message_count};
+    use super::{Daemon, block_on, message_count};
 
-    static NSQD: Place = Place::new();
-
-    fn nsqd() -> &'static str {
-        NSQD.get()
-    }
+    places!(nsqd);
 
     include!("guide/numbered.rs");
 
     #[test]
     fn it_stores_a_numbered_message() {
         let nsqd = Daemon::nsqd(&["--dedup=orders=publisher"]);
-        NSQD.set(nsqd.tcp);
+        set("nsqd", nsqd.tcp);
         block_on(publish()).expect("nsqd is there");
         assert_eq!(message_count(&nsqd, "orders"), 1);
     }
 }
 
 mod numbers_of_the_application {
-    use super::{Daemon, Place, block_on, message_count};
+    use super::{Daemon, block_on, message_count};
 
-    static NSQD: Place = Place::new();
-
-    fn nsqd() -> &'static str {
-        NSQD.get()
-    }
+    places!(nsqd);
 
     include!("guide/numbers_of_the_application.rs");
 
     #[test]
     fn a_row_that_comes_again_is_stored_once() {
         let nsqd = Daemon::nsqd(&["--dedup=orders=publisher"]);
-        NSQD.set(nsqd.tcp);
+        set("nsqd", nsqd.tcp);
         for _ in 0..2 {
             block_on(publish_row()).expect("nsqd is there");
         }
@@ -264,20 +245,16 @@ mod numbers_of_the_application {
 }
 
 mod consume {
-    use super::{Place, block_on, discovered, spawn};
+    use super::{block_on, discovered, spawn};
 
-    static LOOKUPD: Place = Place::new();
-
-    fn lookupd() -> &'static str {
-        LOOKUPD.get()
-    }
+    places!(lookupd);
 
     include!("guide/consume.rs");
 
     #[test]
     fn it_finishes_each_message() {
         let (lookupd, nsqd) = discovered("billing", &["one", "two"]);
-        LOOKUPD.set(lookupd.http);
+        set("lookupd", lookupd.http);
         spawn(|| block_on(consume(Config::default())));
         nsqd.wait_for_answers("orders", "billing");
     }
@@ -286,13 +263,9 @@ mod consume {
 mod recognise {
     use ringq_client::dedup::filters::{InverseBloom, KeyHasher};
 
-    use super::{Place, block_on, discovered, spawn};
+    use super::{block_on, discovered, spawn};
 
-    static LOOKUPD: Place = Place::new();
-
-    fn lookupd() -> &'static str {
-        LOOKUPD.get()
-    }
+    places!(lookupd);
 
     include!("guide/recognise.rs");
 
@@ -300,7 +273,7 @@ mod recognise {
     fn it_finishes_each_message() {
         let order = r#"{"order":{"id":7}}"#;
         let (lookupd, nsqd) = discovered("billing", &[order, order]);
-        LOOKUPD.set(lookupd.http);
+        set("lookupd", lookupd.http);
         let filter = InverseBloom::with_hasher(1000, KeyHasher::new([7; 16])).expect("a size");
         spawn(|| block_on(consume(filter.into())));
         nsqd.wait_for_answers("orders", "billing");
@@ -308,25 +281,17 @@ mod recognise {
 }
 
 mod from_go_nsq {
-    use super::{Place, TIMEOUT, discovered, message_count, send_signal, spawn, wait_until};
+    use super::{TIMEOUT, discovered, message_count, send_signal, spawn, wait_until};
 
-    static PLACES: [Place; 2] = [const { Place::new() }; 2];
-
-    fn nsqd() -> &'static str {
-        PLACES[0].get()
-    }
-
-    fn lookupd() -> &'static str {
-        PLACES[1].get()
-    }
+    places!(nsqd lookupd);
 
     include!("guide/from_go_nsq.rs");
 
     #[test]
     fn it_publishes_invoices_until_a_signal_comes() {
         let (lookupd, nsqd) = discovered("billing", &["one", "two"]);
-        PLACES[0].set(nsqd.tcp);
-        PLACES[1].set(lookupd.http);
+        set("nsqd", nsqd.tcp);
+        set("lookupd", lookupd.http);
         let program = spawn(main);
         nsqd.wait_for_answers("orders", "billing");
         assert!(wait_until(TIMEOUT, || message_count(&nsqd, "invoices") == 2));
@@ -338,25 +303,17 @@ mod from_go_nsq {
 }
 
 mod from_tokio_nsq {
-    use super::{Place, TIMEOUT, discovered, message_count, spawn, wait_until};
+    use super::{TIMEOUT, discovered, message_count, spawn, wait_until};
 
-    static PLACES: [Place; 2] = [const { Place::new() }; 2];
-
-    fn nsqd() -> &'static str {
-        PLACES[0].get()
-    }
-
-    fn lookupd_url() -> &'static str {
-        PLACES[1].get()
-    }
+    places!(nsqd lookupd_url);
 
     include!("guide/from_tokio_nsq.rs");
 
     #[test]
     fn it_copies_each_message() {
         let (lookupd, nsqd) = discovered("copy", &["one", "two"]);
-        PLACES[0].set(nsqd.tcp);
-        PLACES[1].set(format!("http://{}", lookupd.http));
+        set("nsqd", nsqd.tcp);
+        set("lookupd_url", format!("http://{}", lookupd.http));
         spawn(main);
         nsqd.wait_for_answers("orders", "copy");
         assert!(wait_until(TIMEOUT, || message_count(&nsqd, "copies") == 2));
@@ -364,25 +321,17 @@ mod from_tokio_nsq {
 }
 
 mod readme {
-    use super::{Place, discovered, message_count, spawn};
+    use super::{discovered, message_count, spawn};
 
-    static PLACES: [Place; 2] = [const { Place::new() }; 2];
-
-    fn nsqd() -> &'static str {
-        PLACES[0].get()
-    }
-
-    fn lookupd() -> &'static str {
-        PLACES[1].get()
-    }
+    places!(nsqd lookupd);
 
     include!("guide/readme.rs");
 
     #[test]
     fn it_publishes_and_consumes() {
         let (lookupd, nsqd) = discovered("billing", &["earlier"]);
-        PLACES[0].set(nsqd.tcp);
-        PLACES[1].set(lookupd.http);
+        set("nsqd", nsqd.tcp);
+        set("lookupd", lookupd.http);
         spawn(main);
         super::wait_until(super::TIMEOUT, || message_count(&nsqd, "orders") == 2);
         nsqd.wait_for_answers("orders", "billing");

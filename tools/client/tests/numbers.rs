@@ -62,7 +62,7 @@ impl Counter {
         nsqd.create_channel("t", "c");
         let proxy = CuttingProxy::start(nsqd.tcp, seed, CUTS).await;
         // One command for each increment, so that there are many answers to lose.
-        let builder = Producer::builder().node(proxy.address).batching(None);
+        let builder = Producer::builder().node(proxy.address).batching(false);
         let builder = change(builder);
         let producer = builder.build().expect("the settings are right");
         let confirmed = Arc::new(AtomicUsize::new(0));

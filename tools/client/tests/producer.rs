@@ -262,24 +262,6 @@ async fn compression_works_without_tls() {
 }
 
 #[tokio::test]
-async fn tls_is_not_left_out_when_nsqd_has_none() {
-    let nsqd = Daemon::nsqd(&[]);
-    let mut config = Config {
-        tls_v1: true,
-        auth_secret: "sesame".into(),
-        ..Config::default()
-    };
-    config.tls.insecure_skip_verify = true;
-    let builder = Producer::builder().node(node(&nsqd)).config(config);
-    let producer = builder.build().expect("the settings are right");
-    let error = producer
-        .publish("t", "1")
-        .await
-        .expect_err("there is no TLS");
-    assert!(error.to_string().contains("TLS was asked for"), "{error}");
-}
-
-#[tokio::test]
 async fn nodes_are_found_and_their_loss_is_survived() {
     let lookupd = Daemon::nsqlookupd(&[]);
     let mut first = Daemon::nsqd_at(&[&lookupd], &[]);

@@ -42,13 +42,8 @@ fn key(number: u64) -> Fingerprint {
     hasher().fingerprint(&number.to_le_bytes())
 }
 
-/// A part of the load.
-struct Phase {
-    name: &'static str,
-    seconds: f64,
-    /// The rate as a multiple of [`RATE`], at this part of the phase (0 to 1).
-    factor: fn(f64) -> f64,
-}
+/// A part of the load: its name, its seconds, and the rate as a multiple of [`RATE`] at a part of the phase (0 to 1).
+type Phase = (&'static str, f64, fn(f64) -> f64);
 
 /// Ten bursts. A tenth of the time has nearly all keys.
 fn bursts(part: f64) -> f64 {
@@ -57,46 +52,14 @@ fn bursts(part: f64) -> f64 {
 }
 
 const PHASES: [Phase; 8] = [
-    Phase {
-        name: "the usual rate",
-        seconds: 60.0,
-        factor: |_| 1.0,
-    },
-    Phase {
-        name: "ten times the rate",
-        seconds: 30.0,
-        factor: |_| 10.0,
-    },
-    Phase {
-        name: "the usual rate again",
-        seconds: 20.0,
-        factor: |_| 1.0,
-    },
-    Phase {
-        name: "a tenth of the rate",
-        seconds: 60.0,
-        factor: |_| 0.1,
-    },
-    Phase {
-        name: "bursts of 20 times the rate",
-        seconds: 100.0,
-        factor: bursts,
-    },
-    Phase {
-        name: "nothing at all",
-        seconds: 12.0,
-        factor: |_| 0.0,
-    },
-    Phase {
-        name: "from nothing to 100 times the rate",
-        seconds: 10.0,
-        factor: |_| 100.0,
-    },
-    Phase {
-        name: "the usual rate at the end",
-        seconds: 40.0,
-        factor: |_| 1.0,
-    },
+    ("the usual rate", 60.0, |_| 1.0),
+    ("ten times the rate", 30.0, |_| 10.0),
+    ("the usual rate again", 20.0, |_| 1.0),
+    ("a tenth of the rate", 60.0, |_| 0.1),
+    ("bursts of 20 times the rate", 100.0, bursts),
+    ("nothing at all", 12.0, |_| 0.0),
+    ("from nothing to 100 times the rate", 10.0, |_| 100.0),
+    ("the usual rate at the end", 40.0, |_| 1.0),
 ];
 
 /// Feeds the phases to a filter with this number of constituents, and checks each of them.
@@ -108,14 +71,14 @@ fn check(filters: usize, bound: f64) {
     println!("{name}, bound {bound}:");
     println!("| phase | keys | computed | measured |");
     println!("|---|---|---|---|");
-    for phase in &PHASES {
+    for (phase, seconds, factor) in PHASES {
         // A step of a millisecond has the keys that have come due in it.
         let (mut due, mut wrong, mut computed) = (0.0, 0_u64, 0.0_f64);
         let fed_before = fed;
-        let steps = (phase.seconds * 1000.0) as u64;
+        let steps = (seconds * 1000.0) as u64;
         for step in 0..steps {
             let now = began + Duration::from_millis(step);
-            due += RATE * (phase.factor)(step as f64 / steps as f64) / 1000.0;
+            due += RATE * factor(step as f64 / steps as f64) / 1000.0;
             while due >= 1.0 {
                 filter.remember(key(fed), now);
                 // Between two looks, the filter may be fuller than at either of them.
@@ -133,20 +96,18 @@ fn check(filters: usize, bound: f64) {
                 computed = computed.max(filter.false_positives());
             }
         }
-        began += Duration::from_secs_f64(phase.seconds);
+        began += Duration::from_secs_f64(seconds);
         let measured = wrong as f64 / PROBES as f64;
         println!(
-            "| {} | {} | {computed:.5} | {measured:.5} |",
-            phase.name,
+            "| {phase} | {} | {computed:.5} | {measured:.5} |",
             fed - fed_before
         );
         // The false positives of a phase are a sum of independent events with this standard deviation at most.
         let deviation = (bound * (1.0 - bound) / PROBES as f64).sqrt();
-        assert!(computed <= bound, "{name}, {}: {computed}", phase.name);
+        assert!(computed <= bound, "{name}, {phase}: {computed}");
         assert!(
             measured <= bound + 5.0 * deviation,
-            "{name}, {}: {measured}",
-            phase.name
+            "{name}, {phase}: {measured}"
         );
     }
 }

@@ -25,39 +25,23 @@ struct Delays {
     quantile: fn(f64) -> f64,
 }
 
+const fn delays(name: &'static str, quantile: fn(f64) -> f64) -> Delays {
+    Delays { name, quantile }
+}
+
 const DELAYS: [Delays; 8] = [
-    Delays {
-        name: "always 59 s",
-        quantile: |_| 59.0,
-    },
-    Delays {
-        name: "uniform, 0 to 60 s",
-        quantile: |part| 60.0 * part,
-    },
-    Delays {
-        name: "uniform, 0 to 120 s",
-        quantile: |part| 120.0 * part,
-    },
-    Delays {
-        name: "exponential, mean 10 s",
-        quantile: |part| -10.0 * (-part).ln_1p(),
-    },
-    Delays {
-        name: "exponential, mean 30 s",
-        quantile: |part| -30.0 * (-part).ln_1p(),
-    },
-    Delays {
-        name: "exponential, mean 60 s",
-        quantile: |part| -60.0 * (-part).ln_1p(),
-    },
-    Delays {
-        name: "heavy tail (Pareto, exponent 1.5), mean 10 s",
-        quantile: |part| 10.0 / 3.0 * (1.0 - part).powf(-1.0 / 1.5),
-    },
-    Delays {
-        name: "heavy tail (Pareto, exponent 1.5), mean 60 s",
-        quantile: |part| 20.0 * (1.0 - part).powf(-1.0 / 1.5),
-    },
+    delays("always 59 s", |_| 59.0),
+    delays("uniform, 0 to 60 s", |part| 60.0 * part),
+    delays("uniform, 0 to 120 s", |part| 120.0 * part),
+    delays("exponential, mean 10 s", |part| -10.0 * (-part).ln_1p()),
+    delays("exponential, mean 30 s", |part| -30.0 * (-part).ln_1p()),
+    delays("exponential, mean 60 s", |part| -60.0 * (-part).ln_1p()),
+    delays("heavy tail (Pareto, exponent 1.5), mean 10 s", |part| {
+        10.0 / 3.0 * (1.0 - part).powf(-1.0 / 1.5)
+    }),
+    delays("heavy tail (Pareto, exponent 1.5), mean 60 s", |part| {
+        20.0 * (1.0 - part).powf(-1.0 / 1.5)
+    }),
 ];
 
 impl Delays {

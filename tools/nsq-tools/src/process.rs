@@ -176,7 +176,7 @@ pub async fn drain(consumer: &mut Consumer, mut take: impl FnMut(Message)) {
 /// Closes a producer. Publishes without a confirmation get a line in the log.
 pub async fn close(producer: &Producer) {
     if let Err(unanswered) = producer.close().await {
-        log_warn!("since the start: {unanswered}");
+        log_warn!("{unanswered}");
     }
 }
 

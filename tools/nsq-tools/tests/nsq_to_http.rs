@@ -335,7 +335,7 @@ fn a_stop_waits_thirty_seconds_at_most() {
     tool.stop();
     // The limits of the tool and of the client were over at the same time, and both had a line.
     let log = tool.log();
-    let line = "ending after 30s although 1 message has no answer; nsqd delivers it again";
+    let line = "ending after 30s although messages have no answer (1); nsqd delivers them again";
     assert_eq!(log.matches(line).count(), 1, "{log}");
     assert!(!log.contains("not all messages were answered"), "{log}");
     nsqd.wait_for_figure("t", CHANNEL, "client_count", 0);

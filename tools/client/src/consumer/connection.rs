@@ -3,7 +3,7 @@
 #[cfg(feature = "dedup")]
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use wire::encode;
 
@@ -33,13 +33,8 @@ pub(crate) struct ConsumerConnection {
     pub(crate) outbox: Outbox,
     /// The highest RDY so far.
     ready_peak: AtomicU32,
-    /// True when it was reported that nsqd accepts less than `max_in_flight`.
-    is_truncation_reported: AtomicBool,
-    created_at: Instant,
     received: AtomicU64,
     answered: AtomicU64,
-    /// The time of the last message, in milliseconds since `created_at`, plus 1. 0 means none.
-    last_message_ms: AtomicU64,
     /// Each message about which the store of handled messages is asked has a clone, until the store has answered or is
     /// not asked any more.
     #[cfg(feature = "dedup")]
@@ -51,7 +46,6 @@ pub(crate) struct ConsumerConnection {
 
 impl ConsumerConnection {
     pub(crate) fn new(
-        now: Instant,
         id: ConnectionId,
         node: Address,
         negotiated: &Negotiated,
@@ -67,11 +61,8 @@ impl ConsumerConnection {
             has_uncounted: negotiated.req_uncounted,
             outbox,
             ready_peak: AtomicU32::new(0),
-            is_truncation_reported: AtomicBool::new(false),
-            created_at: now,
             received: AtomicU64::new(0),
             answered: AtomicU64::new(0),
-            last_message_ms: AtomicU64::new(0),
             #[cfg(feature = "dedup")]
             checks: Arc::default(),
             is_lost: AtomicBool::new(false),
@@ -94,21 +85,13 @@ impl ConsumerConnection {
         self.send(|out| encode::rdy(out, count))
     }
 
-    /// Returns true, once, if nsqd accepts less than this `max_in_flight`.
-    pub(crate) fn take_truncation(&self, max_in_flight: u32) -> bool {
-        self.ready_max < max_in_flight && !self.is_truncation_reported.swap(true, Ordering::Relaxed)
-    }
-
     /// Returns the highest RDY so far.
     pub(crate) fn ready_peak(&self) -> u32 {
         self.ready_peak.load(Ordering::Relaxed)
     }
 
     /// Counts messages that nsqd sent.
-    pub(crate) fn count_received(&self, now: Instant, count: u64) {
-        let ms = now.duration_since(self.created_at).as_millis();
-        let ms = u64::try_from(ms).unwrap_or(u64::MAX - 1) + 1;
-        self.last_message_ms.store(ms, Ordering::Relaxed);
+    pub(crate) fn count_received(&self, count: u64) {
         self.received.fetch_add(count, Ordering::Relaxed);
     }
 
@@ -133,13 +116,6 @@ impl ConsumerConnection {
         let answered = self.answered.load(Ordering::SeqCst);
         let received = self.received.load(Ordering::SeqCst);
         received.saturating_sub(answered)
-    }
-
-    /// Returns the time of the last message.
-    pub(crate) fn last_message_at(&self) -> Option<Instant> {
-        let ms = self.last_message_ms.load(Ordering::Relaxed);
-        let ms = ms.checked_sub(1)?;
-        Some(self.created_at + Duration::from_millis(ms))
     }
 
     /// States that nsqd sends nothing more. The connection closes when its last message is answered.

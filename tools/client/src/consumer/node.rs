@@ -130,7 +130,7 @@ impl NodeTask {
             node,
             negotiated,
         });
-        state.report_truncation(connection, state.max_in_flight());
+        state.report_truncation(connection);
         #[cfg(feature = "dedup")]
         if let Some(dedup) = &inner.dedup {
             dedup.check_times(connection);

@@ -140,22 +140,16 @@ impl ConsumerState {
         negotiated: &Negotiated,
         outbox: Outbox,
     ) -> Option<Arc<ConsumerConnection>> {
-        let now = now();
         let mut locked = self.connections.lock();
         if locked.is_stopping {
             return None;
         }
         let id = ConnectionId(locked.next_id);
         locked.next_id += 1;
-        let connection = Arc::new(ConsumerConnection::new(
-            now,
-            id,
-            node.clone(),
-            negotiated,
-            outbox,
-        ));
+        let connection = ConsumerConnection::new(id, node.clone(), negotiated, outbox);
+        let connection = Arc::new(connection);
         locked.all.insert(id, Arc::clone(&connection));
-        self.change(locked, |flow| flow.add(now, id, connection.ready_max));
+        self.change(locked, |flow| flow.add(now(), id, connection.ready_max));
         Some(connection)
     }
 
@@ -180,7 +174,7 @@ impl ConsumerState {
 
     /// Counts messages that a connection received.
     pub(crate) fn count_received(&self, now: Instant, connection: &ConsumerConnection, count: u64) {
-        connection.count_received(now, count);
+        connection.count_received(count);
         self.received.fetch_add(count, Ordering::Relaxed);
         self.connections.lock().flow.receive(now, connection.id);
     }
@@ -225,17 +219,13 @@ impl ConsumerState {
 
     /// Changes `max_in_flight`.
     pub(crate) fn set_max_in_flight(&self, max: u32) {
-        let locked = self.connections.lock();
-        let all: Vec<_> = locked.all.values().map(Arc::clone).collect();
-        self.change(locked, |flow| flow.set_max(now(), max));
-        for connection in all {
-            self.report_truncation(&connection, max);
-        }
+        self.change(self.connections.lock(), |flow| flow.set_max(now(), max));
     }
 
-    /// Reports, once for each connection, that its nsqd accepts less than `max_in_flight`.
-    pub(crate) fn report_truncation(&self, connection: &ConsumerConnection, max_in_flight: u32) {
-        if connection.take_truncation(max_in_flight) {
+    /// Reports that the nsqd of a new connection accepts less than `max_in_flight`.
+    pub(crate) fn report_truncation(&self, connection: &ConsumerConnection) {
+        let max_in_flight = self.max_in_flight();
+        if connection.ready_max < max_in_flight {
             self.events.emit(|client| Event::ReadyTruncated {
                 client,
                 node: connection.node.clone(),

@@ -85,9 +85,23 @@ async fn subscribe(nsqd: &mut MockConnection) {
     nsqd.respond("OK").await;
 }
 
-/// A consumer with this `max_in_flight`, and the connection that its only server has accepted, up to the first RDY.
-async fn ready(max_in_flight: u32) -> (MockServer, MockConnection, Consumer) {
-    let (mut server, consumer) = one_server(config(max_in_flight)).await;
+/// The only server of a consumer, and its connection up to the first RDY.
+type Ready = (MockServer, MockConnection, Consumer);
+
+/// A consumer with this `max_in_flight`.
+async fn ready(max_in_flight: u32) -> Ready {
+    ready_with(max_in_flight, |builder| builder).await
+}
+
+/// A consumer with this `max_in_flight`, and with the settings of `set`.
+async fn ready_with(
+    max_in_flight: u32,
+    set: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
+) -> Ready {
+    let network = MockNetwork::new();
+    let mut server = network.server("n1:4150");
+    let builder = set(builder(&network, max_in_flight).node(server.address()));
+    let consumer = builder.connect().await.expect("the builder is complete");
     let mut nsqd = accept(&mut server).await;
     nsqd.expect(&format!("RDY {max_in_flight}")).await;
     (server, nsqd, consumer)

@@ -29,28 +29,16 @@ fn events() -> Vec<Event> {
             error: Some(Arc::new(ConnectionError::Closed)),
         },
         Event::ErrorFrame {
-            client,
+            client: client.clone(),
             node,
             error: ErrorFrame::new(b"E_FIN_FAILED FIN 1 failed"),
         },
-    ]
-}
-
-#[test]
-fn nodes_that_are_left_out_have_a_reason() {
-    let left_out = Event::NodesIgnored {
-        client: Client {
-            number: 1,
-            subscription: Some("t/c".into()),
+        Event::NodesIgnored {
+            client,
+            lookupd: "h:4161".to_owned(),
+            ignored: 3,
         },
-        lookupd: "h:4161".to_owned(),
-        ignored: 3,
-    };
-    assert_eq!(
-        left_out.to_string(),
-        "WRN    1 [t/c] left out 3 of the nodes and channels that nsqlookupd h:4161 names: a node's address is invalid, \
-         or there are more than 10000 nodes"
-    );
+    ]
 }
 
 #[test]
@@ -64,6 +52,8 @@ fn events_are_displayed_as_lines_of_the_go_client() {
             "INF   12 stopping",
             "ERR   12 (127.0.0.1:44150) disconnected - nsqd closed the connection",
             "ERR    1 [tailt/tc] (127.0.0.1:44150) protocol error - E_FIN_FAILED FIN 1 failed",
+            "WRN    1 [tailt/tc] left out 3 of the nodes and channels that nsqlookupd h:4161 names: a node's address is \
+             invalid, or there are more than 10000 nodes",
         ]
     );
 }
@@ -88,6 +78,7 @@ fn the_callback_gets_each_event() {
         "stopping",
         "disconnected",
         "error_frame",
+        "nodes_ignored",
     ];
     assert_eq!(*seen.lock(), names);
 }
@@ -133,7 +124,7 @@ fn tracing_gets_each_event_with_its_fields() {
         events().into_iter().for_each(|event| sink.emit(|_| event));
     });
     let lines = lines.0.lock();
-    assert_eq!(lines.len(), 5);
+    assert_eq!(lines.len(), 6);
     for part in [
         "INFO",
         "connecting to nsqd",
@@ -154,5 +145,5 @@ fn metrics_count_each_event() {
         events().into_iter().for_each(|event| sink.emit(|_| event));
     });
     assert_eq!(counts["nsq_client_events_total stopping"], 2);
-    assert_eq!(counts.len(), 4);
+    assert_eq!(counts.len(), 5);
 }

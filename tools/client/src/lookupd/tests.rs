@@ -180,19 +180,6 @@ async fn refusals_say_what_was_wrong() {
         .await
         .expect_err("no JSON");
     assert!(error.contains("the answer is not understood"), "{error}");
-    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
-    let address = listener.local_addr().expect("bound").to_string();
-    drop(listener);
-    let lookupd = Lookupd::new(&address, &Config::default()).expect("an address");
-    let error = lookupd
-        .lookup("t")
-        .await
-        .expect_err("nobody listens")
-        .to_string();
-    assert!(
-        error.contains(&address) && error.contains("refused"),
-        "{error}"
-    );
 }
 
 /// Five layers of the HTTP library stood before the cause.

@@ -7,7 +7,6 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::command::Batching;
 use super::discovery::Plan;
 use super::node::{Node, Shared};
 use super::numbering::Numbering;
@@ -45,7 +44,7 @@ pub struct ProducerBuilder {
     lookupds: Vec<String>,
     config: Config,
     permits: usize,
-    batching: Option<Batching>,
+    is_batching: bool,
     publish_timeout: Option<Duration>,
     flush_timeout: Duration,
     spread: Spread,
@@ -62,7 +61,7 @@ impl ProducerBuilder {
             lookupds: Vec::new(),
             config: Config::default(),
             permits: PERMITS,
-            batching: Some(Batching::default()),
+            is_batching: true,
             publish_timeout: None,
             flush_timeout: FLUSH_TIMEOUT,
             spread: Spread::default(),
@@ -122,9 +121,10 @@ impl ProducerBuilder {
         self
     }
 
-    /// Sets the limits for publishes that are sent together. `None` sends each publish by its own command.
-    pub fn batching(mut self, batching: Option<Batching>) -> ProducerBuilder {
-        self.batching = batching;
+    /// Sets whether publishes that gather in the output of a connection become one MPUB, of at most 1000 messages and 256
+    /// KiB. This is the default. `false` sends each publish by its own command.
+    pub fn batching(mut self, batching: bool) -> ProducerBuilder {
+        self.is_batching = batching;
         self
     }
 
@@ -208,14 +208,6 @@ impl ProducerBuilder {
         if !(1..=PERMITS_MAX).contains(&self.permits) {
             return Err(BuildError::Permits(self.permits));
         }
-        if let Some(Batching {
-            messages_max,
-            bytes_max,
-        }) = self.batching
-            && (messages_max == 0 || bytes_max == 0)
-        {
-            return Err(BuildError::Batching);
-        }
         let config = self.config;
         let settings = Settings::new(&config, None)?;
         let lookupds = self
@@ -240,7 +232,7 @@ impl ProducerBuilder {
             flush_timeout: self.flush_timeout,
             numbering,
             resend_limit: self.resend_limit,
-            unconfirmed: Arc::default(),
+            given_up: Mutex::default(),
         });
         let mut pool = Pool::new(self.spread);
         for address in &nodes {
@@ -257,9 +249,9 @@ impl ProducerBuilder {
         Ok(Producer(Arc::new(Inner {
             shared,
             pool: Mutex::new(pool),
-            leaving: Mutex::default(),
             permits: Arc::new(Semaphore::new(self.permits)),
-            batching: self.batching,
+            permits_max: u32::try_from(self.permits).expect("the number was checked"),
+            is_batching: self.is_batching,
             publish_timeout: self.publish_timeout,
             bytes_max: (config.max_msg_size > 0).then_some(config.max_msg_size as usize),
             discovery: Mutex::new(None),

@@ -24,8 +24,6 @@ pub(crate) struct Command<'a> {
     pub(crate) bodies: Bodies,
     /// The number that the application gave the first message.
     pub(crate) number: Option<u64>,
-    /// True when a numbered message is sent again to its node if the outcome is unknown.
-    pub(crate) is_resent: bool,
 }
 
 /// The messages of a publish.
@@ -81,7 +79,6 @@ impl<'a> Command<'a> {
             topic,
             bodies,
             number: None,
-            is_resent: false,
         })
     }
 
@@ -113,26 +110,13 @@ impl<'a> Command<'a> {
     }
 }
 
-/// The limits for publishes that are sent together. While a connection's task is busy, publishes gather in its output.
-/// Consecutive publishes to one topic then become one MPUB. Nothing ever waits for others to come, so this costs no
-/// latency. Each publish keeps its own answer: if nsqd refuses the MPUB, its messages are sent one by one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Batching {
-    /// The most messages in one MPUB. Default 1000.
-    pub messages_max: u32,
-    /// The most bytes of bodies in one MPUB. Longer bodies are sent alone. Default 256 KiB, far below nsqd's default
-    /// `--max-body-size` of 5 MiB.
-    pub bytes_max: usize,
-}
-
-impl Default for Batching {
-    fn default() -> Batching {
-        Batching {
-            messages_max: 1000,
-            bytes_max: 256 * 1024,
-        }
-    }
-}
+/// The most messages in an MPUB that is made of several publishes. While a connection's task is busy, publishes gather in
+/// its output. Consecutive publishes to one topic then become one MPUB. Nothing ever waits for others to come, so this
+/// costs no latency. Each publish keeps its own answer: if nsqd refuses the MPUB, its messages are sent one by one.
+const BATCH_MESSAGES_MAX: u32 = 1000;
+/// The most bytes of bodies in such an MPUB. Longer bodies are sent alone. This is far below nsqd's default
+/// `--max-body-size` of 5 MiB.
+const BATCH_BYTES_MAX: usize = 256 * 1024;
 
 /// The last command of an output, while messages of the same topic may join it.
 ///
@@ -187,7 +171,6 @@ impl Tail {
         &mut self,
         command: &Command<'_>,
         number: Option<u64>,
-        batching: Batching,
         out: &mut Vec<u8>,
         end: u64,
     ) -> bool {
@@ -200,8 +183,8 @@ impl Tail {
             || self.place.start < taken_up_to
             || self.topic != command.topic
             || self.next_number() != number
-            || self.count >= batching.messages_max
-            || self.body_bytes + body.len() > batching.bytes_max
+            || self.count >= BATCH_MESSAGES_MAX
+            || self.body_bytes + body.len() > BATCH_BYTES_MAX
         {
             return false;
         }
@@ -295,29 +278,6 @@ impl Kept {
             Bodies::One(body) => self.bodies.push(body.clone()),
             Bodies::Deferred(..) | Bodies::Many(_) => unreachable!("only a PUB joins a command"),
         }
-    }
-
-    /// Returns the number of messages.
-    pub(crate) fn count(&self) -> usize {
-        self.bodies.len()
-    }
-
-    /// Returns a command for each message, with the message's own number.
-    pub(crate) fn split(self) -> impl Iterator<Item = Kept> {
-        let Kept {
-            topic,
-            number,
-            bodies,
-            defer,
-            lost,
-        } = self;
-        (number..).zip(bodies).map(move |(number, body)| Kept {
-            topic: topic.clone(),
-            number,
-            bodies: vec![body],
-            defer,
-            lost: lost.clone(),
-        })
     }
 
     /// States that a connection that may have sent the command is lost. Returns the time at which the producer abandons

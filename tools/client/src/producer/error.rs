@@ -310,9 +310,6 @@ pub enum BuildError {
     /// The number of permits is 0 or too large.
     #[error("{0} permits: 1 to 2^29 are allowed")]
     Permits(usize),
-    /// A limit of the batching is 0.
-    #[error("the limits of the batching must be 1 or more")]
-    Batching,
     /// The system has no randomness for the id of the publisher.
     #[error("cannot draw the id of the publisher: {0}")]
     Randomness(#[source] io::Error),

@@ -9,9 +9,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::sleep;
 
+use super::Unanswered;
 use super::numbering::{Counters, Numbering};
 use super::session::{ProducerConnection, Session};
-use super::unconfirmed::{Account, Unconfirmed};
 use crate::address::Address;
 use crate::connection::{Batch, Connection, Negotiated, Recipient, Settings};
 use crate::connector::Connector;
@@ -28,8 +28,8 @@ pub(crate) struct Shared {
     pub(crate) numbering: Numbering,
     /// The time for which a numbered publish with an unknown outcome waits for a new connection.
     pub(crate) resend_limit: Duration,
-    /// The publishes that no session has, and that nsqd has not confirmed.
-    pub(crate) unconfirmed: Arc<Unconfirmed>,
+    /// The publishes that were given up at the end of their sessions, until a close tells.
+    pub(crate) given_up: Mutex<Vec<Unanswered>>,
 }
 
 /// One nsqd.
@@ -42,9 +42,6 @@ pub(crate) struct Node {
     counters: Arc<Mutex<Counters>>,
     /// Notified when a publish needs the connection that a task waits to make.
     wanted: Notify,
-    /// Held by a message of a refused command while it is sent alone. So no other such message lies behind it when nsqd
-    /// refuses it and closes the connection.
-    pub(crate) sent_alone: Arc<tokio::sync::Mutex<()>>,
     state: Mutex<NodeState>,
     /// The tasks that may have publishes without an answer.
     sessions: Mutex<Vec<Weak<Session>>>,
@@ -92,7 +89,6 @@ impl Node {
             settings,
             counters: Arc::default(),
             wanted: Notify::new(),
-            sent_alone: Arc::default(),
             state: Mutex::new(NodeState::None),
             sessions: Mutex::default(),
         }
@@ -306,13 +302,9 @@ type EndSender = watch::Sender<Option<Arc<ConnectionError>>>;
 impl NodeTask {
     fn new(node: Arc<Node>) -> NodeTask {
         let (end, over) = watch::channel(());
-        let account = Account {
-            unconfirmed: Arc::clone(&node.shared.unconfirmed),
-            node: node.address.clone(),
-        };
         let (counters, resend_limit) = (Arc::clone(&node.counters), node.shared.resend_limit);
         NodeTask {
-            session: Arc::new(Session::new(account, counters, resend_limit, over)),
+            session: Arc::new(Session::new(counters, resend_limit, over)),
             node,
             is_connecting: true,
             open: None,
@@ -327,7 +319,12 @@ impl NodeTask {
             () = self.serve() => return,
             () = session.overdue(limit) => {}
         }
-        session.give_up(limit);
+        let publishes = session.give_up(limit);
+        if publishes > 0 {
+            let node = self.node.address.clone();
+            let unanswered = Unanswered { node, publishes };
+            self.node.shared.given_up.lock().push(unanswered);
+        }
         self.end_connection(Some(session.reason()));
     }
 

@@ -4,15 +4,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::{OwnedMutexGuard, OwnedSemaphorePermit};
+use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
-use super::command::{Batching, Bodies, Command};
+use super::command::{Bodies, Command};
 use super::error::{PublishError, ReplicationError};
 use super::node::Node;
 use super::pending::{Answer, Cause};
-use super::unconfirmed::Returning;
 use super::{Producer, Receipt};
 use crate::address::Address;
 
@@ -28,36 +27,18 @@ impl Producer {
     ) -> Result<Receipt, PublishError> {
         let command = Command {
             number,
-            is_resent: true,
             ..Command::new(topic, bodies, self.0.bytes_max)?
         };
-        let mut returning = None;
-        let result = self.carry_out(command, on, &mut returning).await;
-        // The caller gets to know the outcome.
-        if let Some(returning) = returning {
-            returning.settle();
-        }
-        result
-    }
-
-    /// Publishes within the timeout. A publish that failed and is not confirmed is left in `returning`, which was
-    /// `None`.
-    async fn carry_out(
-        &self,
-        command: Command<'_>,
-        on: Option<&Address>,
-        returning: &mut Option<Returning>,
-    ) -> Result<Receipt, PublishError> {
         let numbering = &self.0.shared.numbering;
-        let checked = numbering.check(command.number, command.count());
+        let checked = numbering.check(number, command.count());
         checked.map_err(PublishError::Number)?;
         let given_to = Mutex::new(None);
-        let mut attempts = Attempts {
+        let attempts = Attempts {
             producer: self,
             command: &command,
-            batching: self.0.batching,
+            may_join: self.0.is_batching,
             given_to: &given_to,
-            returning,
+            permit: None,
         };
         let Some(limit) = self.0.publish_timeout else {
             return attempts.run(on).await;
@@ -73,8 +54,7 @@ impl Producer {
     }
 
     /// Publishes one message to `count` different nodes at the same time. If a node fails, another one takes its place.
-    /// So the message may be stored once more than asked for, if the outcome at the failed node is unknown. Such a
-    /// message is not sent again to the failed node, even if it has a number: another node is faster.
+    /// So the message may be stored once more than asked for, if the outcome at the failed node is unknown.
     ///
     /// # Errors
     /// The error says which nodes have the message. With fewer than `count` nodes, nothing is sent.
@@ -90,18 +70,12 @@ impl Producer {
             stored: Vec::new(),
             failures: Vec::new(),
         };
-        if let Err(error) = self.0.shared.numbering.check(None, 1) {
-            failed.failures.push(PublishError::Number(error));
-            return Err(failed);
-        }
         failed.failures.extend(self.nodes_are_known().await.err());
         if self.0.pool.lock().len() < count {
             return Err(failed);
         }
         let mut tried: Vec<Address> = Vec::new();
         let mut running = JoinSet::new();
-        // The copies that are not confirmed, until the caller gets to know.
-        let mut untold: Vec<Returning> = Vec::new();
         loop {
             while failed.stored.len() + running.len() < count {
                 let Some(node) = self.0.pool.lock().pick(Instant::now().into_std(), &tried) else {
@@ -110,29 +84,19 @@ impl Producer {
                 tried.push(node.address.clone());
                 let (producer, topic, body) = (self.clone(), topic.to_owned(), body.clone());
                 running.spawn(async move {
-                    let mut returning = None;
-                    let published = async {
-                        // If the outcome is unknown, another node takes the place of this one at once.
-                        let command =
-                            Command::new(&topic, Bodies::One(body), producer.0.bytes_max)?;
-                        let node = Some(&node.address);
-                        producer.carry_out(command, node, &mut returning).await
-                    };
-                    (published.await, returning)
+                    let (body, node) = (Bodies::One(body), Some(&node.address));
+                    producer.submit(&topic, body, None, node).await
                 });
             }
             let Some(joined) = running.join_next().await else {
                 break;
             };
             // The task is neither aborted nor does it panic: only the end of the runtime stops it.
-            let (published, returning) = joined.unwrap_or((Err(PublishError::Stopped), None));
-            untold.extend(returning);
-            match published {
+            match joined.unwrap_or(Err(PublishError::Stopped)) {
                 Ok(receipt) => failed.stored.push(receipt),
                 Err(error) => failed.failures.push(error),
             }
         }
-        untold.into_iter().for_each(Returning::settle);
         if failed.stored.len() >= count {
             Ok(failed.stored)
         } else {
@@ -156,29 +120,33 @@ enum Attempt {
 struct Attempts<'a> {
     producer: &'a Producer,
     command: &'a Command<'a>,
-    batching: Option<Batching>,
+    /// True if the message may become a part of an MPUB with other publishes.
+    may_join: bool,
     /// The node that was given the command and has not answered, for the timeout of the publish.
     given_to: &'a Mutex<Option<Address>>,
-    /// The publish, from the end of a connection that did not confirm it until it is sent again.
-    returning: &'a mut Option<Returning>,
+    /// The permit of the publish, while no node has the command.
+    permit: Option<OwnedSemaphorePermit>,
 }
 
 impl Attempts<'_> {
     /// Publishes to a node, and to the next one if this node certainly does not have the message. `on` is the only node
     /// that may get the message, if there is one.
-    async fn run(&mut self, on: Option<&Address>) -> Result<Receipt, PublishError> {
+    async fn run(mut self, on: Option<&Address>) -> Result<Receipt, PublishError> {
         let inner = &self.producer.0;
-        let Ok(mut permit) = Arc::clone(&inner.permits).acquire_owned().await else {
+        // A close waits for all permits, and a publish that came after it would wait for the close.
+        if !inner.is_closed() {
+            let permit = Arc::clone(&inner.permits).acquire_owned().await;
+            self.permit = Some(permit.expect("the permits are never closed"));
+        }
+        if inner.is_closed() {
             return Err(PublishError::Stopped);
-        };
+        }
         if on.is_none() {
             self.producer.nodes_are_known().await?;
         }
         // A node is tried twice if its connection was lost: perhaps it was lost long ago, unnoticed.
         let (mut tried, mut lost) = (Vec::new(), Vec::new());
         let mut failure = None;
-        // The node to which this publish may send its message alone, with the node's lock.
-        let mut turn: Option<(Arc<Node>, OwnedMutexGuard<()>)> = None;
         loop {
             let picked = match on {
                 Some(address) if tried.is_empty() => inner.pool.lock().get(address),
@@ -191,24 +159,14 @@ impl Attempts<'_> {
                     None => PublishError::NoNode(None),
                 }));
             };
-            turn = turn.filter(|(of, _)| Arc::ptr_eq(of, &node));
-            let (result, returned) = self.make(&node, permit).await;
-            permit = returned;
-            match result {
+            match self.make(&node).await {
                 Attempt::Stored => {
                     inner.pool.lock().succeeded(&node.address);
                     return Ok(Receipt {
                         node: node.address.clone(),
                     });
                 }
-                Attempt::Alone => {
-                    self.batching = None;
-                    // The lock is not for the same publish twice.
-                    if turn.is_none() {
-                        let lock = Arc::clone(&node.sent_alone).lock_owned().await;
-                        turn = Some((node, lock));
-                    }
-                }
+                Attempt::Alone => self.may_join = false,
                 Attempt::Skipped if inner.is_closed() => return Err(PublishError::Stopped),
                 // Each further try needs another message that is refused, so they have an end.
                 Attempt::Skipped => {}
@@ -236,62 +194,49 @@ impl Attempts<'_> {
         }
     }
 
-    /// Publishes to `to` and waits for the answer. Returns the permit too.
-    async fn make(
-        &mut self,
-        to: &Arc<Node>,
-        permit: OwnedSemaphorePermit,
-    ) -> (Attempt, OwnedSemaphorePermit) {
+    /// Publishes to `to` and waits for the answer.
+    async fn make(&mut self, to: &Arc<Node>) -> Attempt {
         let node = to.address.clone();
         let connection = match to.connection().await {
             Ok(connection) => connection,
-            Err(error) => {
-                let failed = PublishError::Connect { node, error };
-                return (Attempt::Failed(failed), permit);
-            }
+            Err(error) => return Attempt::Failed(PublishError::Connect { node, error }),
         };
-        let published = connection.publish(self.command, self.batching, permit, self.returning);
-        let answering = match published {
+        let permit = self.permit.take();
+        let permit = permit.expect("a publish that is sent again has its permit back");
+        let answering = match connection.publish(self.command, self.may_join, permit) {
             Ok(answering) => answering,
             Err(permit) => {
+                self.permit = Some(permit);
                 // The next attempt needs a new connection.
                 let error = connection.ended().await;
-                let attempt = if connection.session.has_refused() {
+                return if connection.session.has_refused() {
                     Attempt::Skipped
                 } else {
                     Attempt::Failed(PublishError::NotSent { node, error })
                 };
-                return (attempt, permit);
             }
         };
         self.set_given_to(Some(&node));
-        let Ok((answer, permit)) = answering.await else {
-            unreachable!("a pending publish is always answered");
-        };
+        let answer = answering.await;
         self.set_given_to(None);
-        let cause = match answer {
-            Answer::Stored => return (Attempt::Stored, permit),
-            Answer::Refused(error) => {
-                let failed = PublishError::Refused { node, error };
-                return (Attempt::Failed(failed), permit);
+        Attempt::Failed(match answer.expect("a pending publish is answered") {
+            Answer::Stored => return Attempt::Stored,
+            Answer::Refused(error) => PublishError::Refused { node, error },
+            Answer::ResendRefused(error) => PublishError::ResendRefused { node, error },
+            Answer::Lost(error) => PublishError::Lost { node, error },
+            Answer::Again(cause, permit) => {
+                self.permit = Some(permit);
+                if matches!(cause, Cause::Skipped | Cause::NotSent(_)) {
+                    connection.ended().await;
+                }
+                match cause {
+                    Cause::Skipped => return Attempt::Skipped,
+                    Cause::Alone => return Attempt::Alone,
+                    Cause::NotSent(error) => PublishError::NotSent { node, error },
+                    Cause::Declined(error) => PublishError::Refused { node, error },
+                }
             }
-            Answer::Returned(cause, returning) => {
-                *self.returning = Some(returning);
-                cause
-            }
-        };
-        if matches!(cause, Cause::Skipped | Cause::NotSent(_)) {
-            connection.ended().await;
-        }
-        let failed = match cause {
-            Cause::Skipped => return (Attempt::Skipped, permit),
-            Cause::Alone => return (Attempt::Alone, permit),
-            Cause::NotSent(error) => PublishError::NotSent { node, error },
-            Cause::ResendRefused(error) => PublishError::ResendRefused { node, error },
-            Cause::Lost(error) => PublishError::Lost { node, error },
-            Cause::Declined(error) => PublishError::Refused { node, error },
-        };
-        (Attempt::Failed(failed), permit)
+        })
     }
 
     fn set_given_to(&self, node: Option<&Address>) {

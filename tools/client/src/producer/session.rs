@@ -15,13 +15,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
-use tokio::time::{Instant, sleep, sleep_until, timeout};
+use tokio::time::{Instant, sleep, sleep_until};
 
-use super::command::{Batching, Command, Kept, Tail};
+use super::command::{Command, Kept, Tail};
 use super::error::is_declined;
 use super::numbering::{Counters, Numbers};
-use super::pending::{Answering, Flushing, Pending, Waiter};
-use super::unconfirmed::{Account, Returning};
+use super::pending::{Answering, Pending, Waiter};
 use crate::connection::Outbox;
 use crate::error::{ConnectionError, ErrorFrame};
 
@@ -69,16 +68,15 @@ impl Publishes {
 }
 
 impl Session {
-    /// Makes a session without a connection. `account` is that of the node. `over` ends when the task is over.
+    /// Makes a session without a connection. `over` ends when the task is over.
     pub(crate) fn new(
-        account: Account,
         counters: Arc<Mutex<Counters>>,
         resend_limit: Duration,
         over: watch::Receiver<()>,
     ) -> Session {
         Session {
             state: Mutex::new(Publishes {
-                pending: Pending::new(account),
+                pending: Pending::default(),
                 tail: Tail::default(),
                 outbox: None,
                 answered: 0,
@@ -145,9 +143,11 @@ impl Session {
         }
     }
 
-    /// Ends the session at once: nsqd did not answer for `limit`.
-    pub(crate) fn give_up(&self, limit: Duration) {
+    /// Ends the session at once: nsqd did not answer for `limit`. Returns the number of publishes without an answer.
+    pub(crate) fn give_up(&self, limit: Duration) -> usize {
+        let publishes = self.publishes();
         self.end(&Arc::new(ConnectionError::AnswerTimeout(limit)));
+        publishes
     }
 
     /// Ends the session when nothing is pending.
@@ -173,6 +173,11 @@ impl Session {
         self.state.lock().pending.has_refused()
     }
 
+    /// Returns the number of publishes that wait for an answer.
+    pub(crate) fn publishes(&self) -> usize {
+        self.state.lock().pending.publishes()
+    }
+
     /// Returns true when publishes wait for an answer.
     pub(crate) fn is_busy(&self) -> bool {
         !self.state.lock().pending.is_empty()
@@ -193,67 +198,6 @@ impl Session {
             sleep_until(deadline).await;
             self.state.lock().pending.expire(Instant::now());
         }
-    }
-
-    /// Begins to wait until all publishes that were queued so far are answered. `None` means that none waits.
-    pub(crate) fn begin_flush(&self) -> Option<Flushing> {
-        let mut state = self.state.lock();
-        let flushing = state.pending.flush()?;
-        // A later publish does not join a command that the flush waits for.
-        state.tail.close();
-        Some(flushing)
-    }
-
-    /// Waits for the end of a flush, for `limit` at most. Returns the number of publishes that are not confirmed, and
-    /// the reason.
-    pub(crate) async fn flush(
-        &self,
-        mut flushing: Flushing,
-        limit: Duration,
-    ) -> Option<(usize, Arc<ConnectionError>)> {
-        let mut ended = timeout(limit, &mut flushing.flushed).await.ok();
-        if ended.is_none() {
-            let given_up = self.state.lock().pending.give_up_flush(&flushing);
-            if let Some(unconfirmed) = given_up {
-                let reason = || Arc::new(ConnectionError::AnswerTimeout(limit));
-                return (unconfirmed > 0).then(|| (unconfirmed, reason()));
-            }
-            // It has ended in this moment.
-            ended = Some(flushing.flushed.await);
-        }
-        match ended {
-            Some(Ok(0)) => None,
-            Some(Ok(unconfirmed)) => Some((unconfirmed, self.unconfirmed_reason())),
-            _ => unreachable!("a flush of a session that lives has an end"),
-        }
-    }
-
-    /// Begins to wait for the end of the session, which was retired. Returns [`Pending::unconfirmed`] at this time, and
-    /// `None` if nothing is left to wait for.
-    pub(crate) fn begin_finish(&self) -> Option<usize> {
-        let state = self.state.lock();
-        let is_over = state.outbox.is_none() && state.pending.is_empty();
-        (!is_over).then(|| state.pending.unconfirmed())
-    }
-
-    /// Waits for the end of the session, for `limit` at most, and abandons the session after that. Returns the number
-    /// of publishes that left the session since it had `before` unconfirmed ones and are not confirmed, and the reason.
-    pub(crate) async fn finish(
-        &self,
-        before: usize,
-        limit: Duration,
-    ) -> Option<(usize, Arc<ConnectionError>)> {
-        if timeout(limit, self.ended()).await.is_err() {
-            self.give_up(limit);
-        }
-        let unconfirmed = self.state.lock().pending.unconfirmed() - before;
-        (unconfirmed > 0).then(|| (unconfirmed, self.unconfirmed_reason()))
-    }
-
-    /// Returns the reason why the last one of the unconfirmed publishes is not confirmed.
-    fn unconfirmed_reason(&self) -> Arc<ConnectionError> {
-        let reason = self.state.lock().pending.reason();
-        reason.unwrap_or_else(|| Arc::new(ConnectionError::Stopped))
     }
 
     /// Returns when the task is over.
@@ -317,28 +261,19 @@ impl ProducerConnection {
         self.numbers != Numbers::None
     }
 
-    /// Queues `command`, and settles `returning`, the earlier try. The answer comes through the receiver, together with
-    /// the permit. Fails when the connection is over, and returns the permit.
+    /// Queues `command`. With `may_join`, it may become a part of an MPUB with other publishes. The answer comes through
+    /// the receiver. Fails when the connection is over, and returns the permit.
     pub(crate) fn publish(
         &self,
         command: &Command<'_>,
-        batching: Option<Batching>,
+        may_join: bool,
         permit: OwnedSemaphorePermit,
-        returning: &mut Option<Returning>,
     ) -> Result<Answering, OwnedSemaphorePermit> {
         let (answer, answering) = oneshot::channel();
-        let mut waiter = Some(Waiter {
-            answer,
-            permit,
-            is_resent: command.is_resent,
-        });
+        let mut waiter = Some(Waiter { answer, permit });
         let queued = self.outbox.rewrite(|out, end| {
             let waiter = waiter.take().expect("the outbox calls once");
-            self.write(command, batching, waiter, out, end.0);
-            // A flush already finds the new command, and nsqd cannot have it yet.
-            if let Some(returning) = returning.take() {
-                returning.settle();
-            }
+            self.write(command, may_join, waiter, out, end.0);
         });
         match (queued, waiter) {
             (Ok(_), _) => Ok(answering),
@@ -351,7 +286,7 @@ impl ProducerConnection {
     fn write(
         &self,
         command: &Command<'_>,
-        batching: Option<Batching>,
+        may_join: bool,
         waiter: Waiter,
         out: &mut Vec<u8>,
         end: u64,
@@ -368,19 +303,18 @@ impl ProducerConnection {
                 Some(number)
             }
         };
-        if let Some(batching) = batching
-            && tail.join(command, number, batching, out, end)
-        {
+        if may_join && tail.join(command, number, out, end) {
             pending.join(tail.end(), waiter, command);
             return;
         }
         let before = out.len();
         command.encode(number, out);
         let place = end..end + (out.len() - before) as u64;
-        match batching {
-            Some(_) => tail.set(command, number, place.clone()),
+        if may_join {
+            tail.set(command, number, place.clone());
+        } else {
             // A publish that joined would share the refusal of a message that is sent alone.
-            None => tail.close(),
+            tail.close();
         }
         let kept = number.map(|number| Box::new(Kept::new(command, number)));
         pending.push(place, waiter, kept);

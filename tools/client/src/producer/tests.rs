@@ -7,7 +7,6 @@ mod numbers;
 mod runtimes;
 mod script;
 mod unanswered;
-mod unconfirmed;
 
 use futures_util::future::join_all;
 

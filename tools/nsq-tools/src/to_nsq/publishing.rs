@@ -130,7 +130,7 @@ impl Publishing {
         let mut builder = Producer::builder()
             .config(config.client.clone())
             .permits(UNCONFIRMED_MAX * config.targets.count())
-            .batching(None)
+            .batching(false)
             .events(move |event| {
                 log_event(&event);
                 of_events.learn(&event, numbers_messages);

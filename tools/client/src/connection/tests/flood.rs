@@ -1,7 +1,6 @@
 //! An nsqd that sends heartbeats without a pause, so that each read finds some. The clock is real, because a virtual
 //! clock stands still while there is something to do.
 
-use tokio::io::{AsyncRead, ReadBuf};
 use tokio::time::{sleep, timeout};
 
 use super::*;
@@ -12,6 +11,16 @@ struct Flood {
     breaks: bool,
     /// Bytes that come before the heartbeats.
     first: Vec<u8>,
+}
+
+impl Flood {
+    fn new(first: Vec<u8>) -> Flood {
+        Flood {
+            takes_output: true,
+            breaks: false,
+            first,
+        }
+    }
 }
 
 impl AsyncRead for Flood {
@@ -73,20 +82,30 @@ async fn dial(flood: Flood) -> Result<Connection, ConnectionError> {
         .expect("the handshake has a limit")
 }
 
-fn accepting() -> Vec<u8> {
+/// Opens a connection. Then its stream takes output, or breaks, or neither.
+async fn opened(takes_output: bool, breaks: bool) -> Connection {
     let mut first = Vec::new();
     wire::encode::response(&mut first, b"OK");
-    first
+    let mut connection = dial(Flood::new(first)).await.unwrap();
+    connection.stream = Box::new(Flood {
+        takes_output,
+        breaks,
+        first: Vec::new(),
+    });
+    connection
 }
+
+/// Waits for the end of a connection. Returns the reason.
+async fn ended(running: impl Future<Output = Ended>) -> Option<ConnectionError> {
+    let ended = timeout(Duration::from_secs(60), running).await;
+    ended.expect("the connection ends").0
+}
+
+type Ended = (Option<ConnectionError>, Vec<String>);
 
 #[tokio::test]
 async fn the_handshake_ends() {
-    let flood = Flood {
-        takes_output: true,
-        breaks: false,
-        first: Vec::new(),
-    };
-    let error = dial(flood).await.err().unwrap();
+    let error = dial(Flood::new(Vec::new())).await.err().unwrap();
     assert!(
         matches!(error, ConnectionError::HandshakeTimeout(_)),
         "{error}"
@@ -95,24 +114,7 @@ async fn the_handshake_ends() {
 
 #[tokio::test]
 async fn a_connection_that_takes_no_output_is_given_up() {
-    let mut flood = Flood {
-        takes_output: true,
-        breaks: false,
-        first: accepting(),
-    };
-    // The handshake is over before the output stops.
-    let connection = dial(Flood {
-        first: std::mem::take(&mut flood.first),
-        ..flood
-    });
-    let mut connection = connection.await.unwrap();
-    connection.stream = Box::new(Flood {
-        takes_output: false,
-        breaks: false,
-        first: Vec::new(),
-    });
-    let ended = timeout(Duration::from_secs(60), run(connection)).await;
-    let (ended, _) = ended.expect("the connection ends");
+    let ended = ended(run(opened(false, false).await)).await;
     assert!(
         matches!(ended, Some(ConnectionError::WriteTimeout(_))),
         "{ended:?}"
@@ -121,37 +123,19 @@ async fn a_connection_that_takes_no_output_is_given_up() {
 
 #[tokio::test]
 async fn a_close_ends() {
-    let connection = dial(Flood {
-        takes_output: true,
-        breaks: false,
-        first: accepting(),
-    });
-    let connection = connection.await.unwrap();
+    let connection = opened(true, false).await;
     let outbox = connection.outbox();
     let running = tokio::spawn(run(connection));
     sleep(Duration::from_millis(10)).await;
     outbox.close();
-    let ended = timeout(Duration::from_secs(60), running).await;
-    let (ended, _) = ended.expect("the connection ends").unwrap();
+    let ended = ended(async { running.await.unwrap() }).await;
     assert!(ended.is_none(), "{ended:?}");
 }
 
 /// The client reads on after a failed write, because nsqd may have said why. It does not read for ever.
 #[tokio::test]
 async fn a_failed_write_ends_the_connection() {
-    let connection = dial(Flood {
-        takes_output: true,
-        first: accepting(),
-        breaks: false,
-    });
-    let mut connection = connection.await.unwrap();
-    connection.stream = Box::new(Flood {
-        takes_output: false,
-        breaks: true,
-        first: Vec::new(),
-    });
-    let ended = timeout(Duration::from_secs(60), run(connection)).await;
-    let (ended, _) = ended.expect("the connection ends");
+    let ended = ended(run(opened(false, true).await)).await;
     assert!(
         matches!(ended, Some(ConnectionError::Write(_))),
         "{ended:?}"

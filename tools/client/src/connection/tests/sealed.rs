@@ -1,61 +1,16 @@
 //! A link through TLS, whose stream takes output only when the test says so.
 
-use std::sync::atomic::AtomicUsize;
-
-use tokio::io::{AsyncRead, ReadBuf};
-
 use super::*;
 
-/// A stream that takes a number of writes.
-struct Gate {
-    stream: DuplexStream,
-    writes_left: Arc<AtomicUsize>,
-}
-
-impl AsyncRead for Gate {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        buf: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(cx, buf)
-    }
-}
-
-impl AsyncWrite for Gate {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        match self.writes_left.load(Ordering::SeqCst) {
-            // The test sends a heartbeat, which wakes the task up, when more may be written.
-            0 => Poll::Pending,
-            left => {
-                self.writes_left.store(left - 1, Ordering::SeqCst);
-                Pin::new(&mut self.stream).poll_write(cx, bytes)
-            }
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(cx)
-    }
-}
-
-/// Opens a link through TLS. Returns nsqd's side, and the number of writes that the stream takes from now on: none.
-async fn open_sealed() -> (Connection, TlsStream<DuplexStream>, Arc<AtomicUsize>) {
+/// Opens a link through TLS. Returns nsqd's side, and the output of the stream, which takes no write from now on.
+async fn open_sealed() -> (Connection, TlsStream<DuplexStream>, Arc<Mutex<Output>>) {
     let certificates = Certificates::new();
     let settings = tls_settings(&certificates);
-    let (client, mut server) = duplex(1 << 16);
-    let writes_left = Arc::new(AtomicUsize::new(usize::MAX));
+    let (stream, mut server) = duplex(1 << 16);
+    let output = Arc::new(Mutex::new(Output::Writes(usize::MAX)));
     let connector = OneStream::new(Some(Gate {
-        stream: client,
-        writes_left: Arc::clone(&writes_left),
+        stream,
+        output: Arc::clone(&output),
     }));
     let opening = tokio::spawn(async move {
         let address: Address = "127.0.0.1:1".parse().unwrap();
@@ -72,8 +27,8 @@ async fn open_sealed() -> (Connection, TlsStream<DuplexStream>, Arc<AtomicUsize>
     wire::encode::response(&mut answer, b"OK");
     nsqd.send(&answer).await;
     let connection = opening.await.unwrap();
-    writes_left.store(0, Ordering::SeqCst);
-    (connection, nsqd, writes_left)
+    *output.lock() = Output::Writes(0);
+    (connection, nsqd, output)
 }
 
 async fn settle() {
@@ -86,7 +41,7 @@ async fn settle() {
 /// the record of the command, and not when the stream has taken the record before.
 #[tokio::test(start_paused = true)]
 async fn a_command_has_left_when_the_stream_has_its_record() {
-    let (connection, mut nsqd, writes_left) = open_sealed().await;
+    let (connection, mut nsqd, output) = open_sealed().await;
     let outbox = connection.outbox();
     let running = tokio::spawn(run(connection));
     nsqd.send(wire::encode::HEARTBEAT).await;
@@ -94,12 +49,12 @@ async fn a_command_has_left_when_the_stream_has_its_record() {
     let position = outbox.append(|out| out.extend_from_slice(b"FIN x\n"));
     let sent = tokio::spawn(outbox.sent(position.unwrap()));
     settle().await;
-    writes_left.store(1, Ordering::SeqCst);
+    *output.lock() = Output::Writes(1);
     nsqd.send(wire::encode::HEARTBEAT).await;
     settle().await;
     assert_eq!(nsqd.read().await.unwrap(), b"NOP\n");
     assert!(!sent.is_finished(), "the command is in this process");
-    writes_left.store(1, Ordering::SeqCst);
+    *output.lock() = Output::Writes(1);
     nsqd.send(wire::encode::HEARTBEAT).await;
     settle().await;
     let said = nsqd.read().await.unwrap();
@@ -112,7 +67,7 @@ async fn a_command_has_left_when_the_stream_has_its_record() {
 /// The connection breaks while a command is in TLS's hands and not on the stream: nobody can say what nsqd has.
 #[tokio::test(start_paused = true)]
 async fn a_command_in_the_hands_of_tls_may_have_left() {
-    let (connection, mut nsqd, writes_left) = open_sealed().await;
+    let (connection, mut nsqd, output) = open_sealed().await;
     let outbox = connection.outbox();
     let running = tokio::spawn(run(connection));
     let first = outbox.append(|out| out.extend_from_slice(b"FIN x\n"));
@@ -121,7 +76,7 @@ async fn a_command_in_the_hands_of_tls_may_have_left() {
     let (first, second) = (first.unwrap(), second.unwrap());
     assert!(outbox.taken() >= first, "the first may have left");
     assert!(outbox.taken() < second, "the second cannot have left");
-    writes_left.store(1, Ordering::SeqCst);
+    *output.lock() = Output::Writes(1);
     nsqd.send(wire::encode::HEARTBEAT).await;
     settle().await;
     drop(nsqd);

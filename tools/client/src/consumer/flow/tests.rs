@@ -59,30 +59,6 @@ impl Table {
     }
 }
 
-/// The trace of the specification, level by level.
-#[test]
-fn a_backoff_goes_up_and_down() {
-    let mut table = Table::new(&config(200));
-    assert_eq!(table.add(1), [(1, 200)]);
-    let mut tests = Vec::new();
-    for message in 1..=9 {
-        let verdict = match message {
-            1..=6 => Verdict::Failure,
-            _ => Verdict::Success,
-        };
-        assert_eq!(table.answer(verdict), [(1, 0)], "message {message}");
-        // An answer during the period counts for nothing.
-        assert_eq!(table.answer(Verdict::Failure), []);
-        let (ms, sent) = table.wait();
-        assert_eq!(sent, [(1, 1)]);
-        tests.push(ms);
-    }
-    assert_eq!(tests, [100, 300, 700, 1500, 2300, 3100, 3500, 3700, 3800]);
-    assert_eq!(table.answer(Verdict::Success), [(1, 200)]);
-    assert_eq!(table.answer(Verdict::Success), []);
-    assert_eq!(table.flow.next_timeout(), None);
-}
-
 #[test]
 fn a_lost_connection_with_the_test_passes_it_on() {
     let mut table = Table::new(&config(5));

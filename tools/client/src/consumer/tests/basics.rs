@@ -51,32 +51,6 @@ async fn rdy_never_exceeds_what_nsqd_accepts() {
     }
 }
 
-/// A consumer that begins with 0 warned of nothing, because the warning came only with the connection.
-#[tokio::test(start_paused = true)]
-async fn a_truncation_is_reported_once_when_max_in_flight_grows() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
-    let log = Log::default();
-    let builder = builder(&network, 0).node(server.address());
-    let builder = builder.events(log.callback());
-    let consumer = builder.connect().await.expect("complete");
-    let control = consumer.control();
-    let mut nsqd = accept_with(&mut server, r#"{"max_rdy_count":100}"#).await;
-    for (max_in_flight, expected, warnings) in [
-        (100, "RDY 100", 0),
-        (0, "RDY 0", 0),
-        (101, "RDY 100", 1),
-        (0, "RDY 0", 1),
-        (200, "RDY 100", 1),
-    ] {
-        // The first change may come before the connection is ready.
-        tokio::task::yield_now().await;
-        control.set_max_in_flight(max_in_flight);
-        nsqd.expect(expected).await;
-        log.expect("truncation possible", warnings);
-    }
-}
-
 #[tokio::test(start_paused = true)]
 async fn a_pause_ends_when_max_in_flight_grows_again() {
     let (_server, mut nsqd, consumer) = ready(5).await;

@@ -15,17 +15,9 @@ async fn flood(nsqd: &mut MockConnection, most: u64) -> u64 {
 
 #[tokio::test(start_paused = true)]
 async fn an_nsqd_that_ignores_rdy_is_given_up() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     let log = Log::default();
-    let mut consumer = builder(&network, 5)
-        .node(server.address())
-        .events(log.callback())
-        .connect()
-        .await
-        .unwrap();
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (mut server, mut nsqd, mut consumer) =
+        ready_with(5, |builder| builder.events(log.callback())).await;
     assert_eq!(flood(&mut nsqd, 1000).await, 21);
     let text = "nsqd sent more messages than RDY permits: 21 wait for the application, and RDY was 5 at most";
     log.expect(text, 1);
@@ -56,22 +48,13 @@ async fn a_lower_rdy_closes_no_connection() {
 /// The application is stuck, and nsqd delivers again what has timed out.
 #[tokio::test(start_paused = true)]
 async fn messages_that_wait_beyond_their_timeout_make_room() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     let log = Log::default();
     let every_attempt = Config {
         max_attempts: 0,
         ..config(5)
     };
-    let mut consumer = builder(&network, 5)
-        .config(every_attempt)
-        .node(server.address())
-        .events(log.callback())
-        .connect()
-        .await
-        .unwrap();
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let set = |builder: ConsumerBuilder| builder.config(every_attempt).events(log.callback());
+    let (_server, mut nsqd, mut consumer) = ready_with(5, set).await;
     for attempts in 1..=100 {
         for number in 1..=5 {
             nsqd.deliver(number, attempts, "x").await;

@@ -35,6 +35,14 @@ async fn sweep(attempt: impl AsyncFn(usize) -> bool) {
     assert!(times >= 2, "{times} polls reach no await");
 }
 
+/// Polls and drops a first `next`. Returns the next message, and true if the first `next` had it.
+async fn next_after(consumer: &mut Consumer, times: usize) -> (Message, bool) {
+    match poll_times(consumer.next(), times).await {
+        Some(message) => (message.expect("the consumer runs"), true),
+        None => (next(consumer).await, false),
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn next_loses_no_message() {
     sweep(async |times| {
@@ -44,12 +52,7 @@ async fn next_loses_no_message() {
             nsqd.deliver(1, 1, "").await;
             nsqd
         });
-        let polled = poll_times(consumer.next(), times).await;
-        let has_ended = polled.is_some();
-        let message = match polled {
-            Some(message) => message.expect("the consumer runs"),
-            None => next(&mut consumer).await,
-        };
+        let (message, has_ended) = next_after(&mut consumer, times).await;
         message.finish();
         delivering.await.expect("no panic").expect(&fin(1)).await;
         has_ended
@@ -279,21 +282,11 @@ mod recognising {
     use crate::dedup::filters::InverseBloom;
     use crate::dedup::{Dedup, Key};
 
-    /// A consumer that recognises bodies, and its connection with RDY 5.
-    async fn recognising() -> (MockServer, MockConnection, Consumer) {
-        let network = MockNetwork::new();
-        let mut server = network.server("n1:4150");
+    /// A consumer that recognises bodies.
+    async fn recognising() -> Ready {
         let filter = InverseBloom::new(1000).expect("slots");
         let dedup = Dedup::builder(Key::body(), filter).build();
-        let consumer = builder(&network, 5)
-            .node(server.address())
-            .dedup(dedup.expect("complete"))
-            .connect()
-            .await
-            .expect("complete");
-        let mut nsqd = accept(&mut server).await;
-        nsqd.expect("RDY 5").await;
-        (server, nsqd, consumer)
+        ready_with(5, |builder| builder.dedup(dedup.expect("complete"))).await
     }
 
     /// A copy of a handled message is finished without the application, and the message behind it comes.
@@ -312,12 +305,7 @@ mod recognising {
                 nsqd.expect(&fin(2)).await;
                 nsqd
             });
-            let polled = poll_times(consumer.next(), times).await;
-            let has_ended = polled.is_some();
-            let message = match polled {
-                Some(message) => message.expect("the consumer runs"),
-                None => next(&mut consumer).await,
-            };
+            let (message, has_ended) = next_after(&mut consumer, times).await;
             assert_eq!(&message.body()[..], b"b");
             message.finish();
             delivering.await.expect("no panic").expect(&fin(3)).await;
@@ -338,12 +326,7 @@ mod recognising {
                 tokio::time::sleep(MS(3)).await;
                 first.requeue_without_backoff(Requeue::After(MS(0)));
             });
-            let polled = poll_times(consumer.next(), times).await;
-            let has_ended = polled.is_some();
-            let message = match polled {
-                Some(message) => message.expect("the consumer runs"),
-                None => next(&mut consumer).await,
-            };
+            let (message, has_ended) = next_after(&mut consumer, times).await;
             failing.await.expect("no panic");
             message.finish();
             expect(&mut nsqd, &[&req(1, 0), &fin(2)]).await;

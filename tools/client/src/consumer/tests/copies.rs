@@ -28,8 +28,7 @@ async fn shared(answer: &str) -> Shared {
     let mut nsqds = [servers[0].accept().await, servers[1].accept().await];
     for nsqd in &mut nsqds {
         nsqd.handshake_with(answer).await;
-        nsqd.expect("SUB t c").await;
-        nsqd.respond("OK").await;
+        subscribe(nsqd).await;
         nsqd.expect("RDY 1").await;
     }
     nsqds[0].deliver(1, 1, "a").await;
@@ -82,16 +81,7 @@ async fn a_copy_that_has_waited_is_given_up_after_twice_the_attempts() {
 /// An nsqd that ignores RDY sends copies without end.
 #[tokio::test(start_paused = true)]
 async fn the_copies_of_a_connection_are_bounded() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
-    let consumer = builder(&network, 5)
-        .node(server.address())
-        .dedup(by_body())
-        .connect()
-        .await
-        .expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (_server, mut nsqd, consumer) = ready_with(5, |it| it.dedup(by_body())).await;
     let mut count = 0;
     while count < 1000 && timeout(MS(1), nsqd.command()).await != Ok(None) {
         count += 1;
@@ -106,23 +96,14 @@ async fn the_copies_of_a_connection_are_bounded() {
 /// The state of these copies is in memcached, so any other consumer can take them. The end must not wait for a lease.
 #[tokio::test(start_paused = true)]
 async fn copies_that_wait_for_a_store_do_not_hold_up_the_end() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     // Nobody listens there, so the copy waits until the store answers.
     let options = MemcachedOptions::new("unix:///proc/no/memcached");
     let store = Memcached::new(options).expect("complete");
     let dedup = Dedup::builder(Key::body(), store)
         .build()
         .expect("complete");
-    let consumer = builder(&network, 5)
-        .node(server.address())
-        .give_back_at_shutdown(false)
-        .dedup(dedup)
-        .connect()
-        .await
-        .expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let set = |builder: ConsumerBuilder| builder.give_back_at_shutdown(false).dedup(dedup);
+    let (_server, mut nsqd, consumer) = ready_with(5, set).await;
     nsqd.deliver(1, 1, "a").await;
     let control = consumer.control();
     while control.stats().dedup.expect("a filter").waiting == 0 {

@@ -192,17 +192,10 @@ async fn handlers_that_fail_or_panic_give_their_message_up() {
 async fn a_copy_goes_back_when_the_limit_of_nsqd_is_near() {
     let network = MockNetwork::new();
     let mut server = network.server("n1:4150");
-    let mut consumer = builder(&network, 10)
-        .node(server.address())
-        .dedup(by_body())
-        .connect()
-        .await
-        .expect("complete");
-    let mut nsqd = server.accept().await;
-    nsqd.handshake_with(r#"{"max_rdy_count":2500,"msg_timeout":1000,"max_msg_timeout":3000}"#)
-        .await;
-    nsqd.expect("SUB t c").await;
-    nsqd.respond("OK").await;
+    let builder = builder(&network, 10).node(server.address());
+    let mut consumer = builder.dedup(by_body()).connect().await.expect("complete");
+    let answer = r#"{"max_rdy_count":2500,"msg_timeout":1000,"max_msg_timeout":3000}"#;
+    let mut nsqd = accept_with(&mut server, answer).await;
     nsqd.expect("RDY 10").await;
     nsqd.deliver(1, 1, "a").await;
     let message = next(&mut consumer).await;

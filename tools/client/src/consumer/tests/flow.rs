@@ -13,11 +13,15 @@ fn backoff_config(max_in_flight: u32, multiplier: u64) -> Config {
     }
 }
 
+/// A consumer whose backoff has this multiplier.
+async fn failing(max_in_flight: u32, multiplier: u64) -> Ready {
+    let config = backoff_config(max_in_flight, multiplier);
+    ready_with(max_in_flight, |builder| builder.config(config)).await
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_backoff_goes_up_level_by_level_and_down_again() {
-    let (mut server, mut consumer) = one_server(backoff_config(200, 50)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 200").await;
+    let (_server, mut nsqd, mut consumer) = failing(200, 50).await;
     nsqd.deliver(1, 1, "").await;
     let mut begin = None;
     // The times of the RDY 1, in milliseconds since the first message was handled.
@@ -49,7 +53,7 @@ async fn the_backoff_goes_up_level_by_level_and_down_again() {
 
 #[tokio::test(start_paused = true)]
 async fn handlers_meet_the_backoff_too() {
-    let (mut server, consumer) = one_server(backoff_config(5, 10)).await;
+    let (_server, mut nsqd, consumer) = failing(5, 10).await;
     let control = consumer.control();
     let running = tokio::spawn(consumer.run(
         5,
@@ -58,8 +62,6 @@ async fn handlers_meet_the_backoff_too() {
             _ => Err("bad"),
         },
     ));
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
     for number in 1..=3 {
         nsqd.deliver(number, 1, "good").await;
         nsqd.expect(&fin(number)).await;
@@ -83,9 +85,7 @@ async fn handlers_meet_the_backoff_too() {
 
 #[tokio::test(start_paused = true)]
 async fn a_requeue_without_backoff_neither_begins_nor_ends_one() {
-    let (mut server, mut consumer) = one_server(backoff_config(1, 10)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 1").await;
+    let (_server, mut nsqd, mut consumer) = failing(1, 10).await;
     nsqd.deliver(1, 1, "").await;
     next(&mut consumer)
         .await
@@ -108,9 +108,7 @@ async fn a_requeue_without_backoff_neither_begins_nor_ends_one() {
 
 #[tokio::test(start_paused = true)]
 async fn a_connection_that_is_made_during_a_backoff_is_tested() {
-    let (mut server, mut consumer) = one_server(backoff_config(5, 50)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (mut server, mut nsqd, mut consumer) = failing(5, 50).await;
     nsqd.deliver(1, 1, "").await;
     next(&mut consumer).await.requeue(Requeue::Automatic);
     expect(&mut nsqd, &["RDY 0", &req(1, 10_000)]).await;
@@ -362,28 +360,18 @@ async fn a_connection_that_closes_starves_nobody() {
 
 #[tokio::test(start_paused = true)]
 async fn events_tell_when_a_backoff_begins_grows_and_ends() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     let changes = Arc::new(Mutex::new(Vec::new()));
-    let mut consumer = builder(&network, 1)
-        .config(backoff_config(5, 50))
-        .node(server.address())
-        .events({
-            let changes = Arc::clone(&changes);
-            move |event| {
-                let change = match event {
-                    Event::BackoffEntered { level, period, .. } => Some((level, period)),
-                    Event::BackoffLeft { .. } => None,
-                    _ => return,
-                };
-                changes.lock().push(change);
-            }
-        })
-        .connect()
-        .await
-        .expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let keep = Arc::clone(&changes);
+    let events = move |event| {
+        let change = match event {
+            Event::BackoffEntered { level, period, .. } => Some((level, period)),
+            Event::BackoffLeft { .. } => None,
+            _ => return,
+        };
+        keep.lock().push(change);
+    };
+    let set = |builder: ConsumerBuilder| builder.config(backoff_config(5, 50)).events(events);
+    let (_server, mut nsqd, mut consumer) = ready_with(5, set).await;
     let control = consumer.control();
     let mut levels = Vec::new();
     // Two failures, and two messages that succeed.

@@ -45,13 +45,8 @@ async fn subscribed(
 }
 
 async fn identified(server: &mut MockServer, msg_timeout_ms: u64) -> MockConnection {
-    let mut nsqd = server.accept().await;
-    nsqd.handshake_with(&format!(
-        r#"{{"max_rdy_count":2500,"msg_timeout":{msg_timeout_ms}}}"#
-    ))
-    .await;
-    nsqd.expect("SUB t c").await;
-    nsqd.respond("OK").await;
+    let answer = format!(r#"{{"max_rdy_count":2500,"msg_timeout":{msg_timeout_ms}}}"#);
+    let mut nsqd = accept_with(server, &answer).await;
     nsqd.expect("RDY 5").await;
     nsqd
 }

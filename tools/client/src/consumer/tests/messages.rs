@@ -6,23 +6,14 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn a_message_with_too_many_attempts_is_given_up() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     let given_up = Arc::new(Mutex::new(Vec::new()));
+    let keep = Arc::clone(&given_up);
     let log = Log::default();
-    let builder = builder(&network, 5)
-        .node(server.address())
-        .events(log.callback());
-    let mut consumer = builder
-        .give_up({
-            let given_up = Arc::clone(&given_up);
-            move |message| given_up.lock().push(message)
-        })
-        .connect()
-        .await
-        .expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (_server, mut nsqd, mut consumer) = ready_with(5, |builder| {
+        let builder = builder.events(log.callback());
+        builder.give_up(move |message| keep.lock().push(message))
+    })
+    .await;
     nsqd.deliver(1, 6, "old").await;
     nsqd.deliver(2, 5, "young").await;
     let message = next(&mut consumer).await;
@@ -53,8 +44,7 @@ async fn without_a_limit_nothing_is_given_up() {
         max_attempts: 0,
         ..config(5)
     };
-    let (mut server, mut consumer) = one_server(config).await;
-    let mut nsqd = accept(&mut server).await;
+    let (_server, mut nsqd, mut consumer) = ready_with(5, |it| it.config(config)).await;
     nsqd.deliver(1, u16::MAX, "").await;
     assert_eq!(next(&mut consumer).await.attempts(), u16::MAX);
 }
@@ -66,9 +56,7 @@ async fn the_automatic_delay_grows_with_the_attempts() {
         max_backoff_duration: MS(0),
         ..config(9)
     };
-    let (mut server, mut consumer) = one_server(config).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 9").await;
+    let (_server, mut nsqd, mut consumer) = ready_with(9, |it| it.config(config)).await;
     for (attempts, ms) in [
         (1, 90_000),
         (2, 180_000),
@@ -97,8 +85,7 @@ async fn a_message_that_is_given_back_is_no_attempt_if_nsqd_agrees() {
         let answer = format!(r#"{{"max_rdy_count":2500,"req_uncounted":{agreed}}}"#);
         let identify = nsqd.handshake_with(&answer).await;
         assert_eq!(identify["req_uncounted"], true);
-        nsqd.expect("SUB t c").await;
-        nsqd.respond("OK").await;
+        subscribe(&mut nsqd).await;
         nsqd.expect("RDY 5").await;
         nsqd.deliver(1, 1, "").await;
         next(&mut consumer).await.give_back();
@@ -221,15 +208,8 @@ async fn a_handler_may_answer_by_itself() {
 
 #[tokio::test(start_paused = true)]
 async fn a_panic_is_a_failure_of_its_message() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     let log = Log::default();
-    let builder = builder(&network, 9)
-        .node(server.address())
-        .events(log.callback());
-    let consumer = builder.connect().await.expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 9").await;
+    let (_server, mut nsqd, consumer) = ready_with(9, |it| it.events(log.callback())).await;
     let calls = Arc::new(AtomicUsize::new(0));
     let counter = Arc::clone(&calls);
     let running = tokio::spawn(consumer.run(3, move |message: Message| {
@@ -287,15 +267,8 @@ async fn no_more_handlers_run_than_allowed() {
 
 #[tokio::test(start_paused = true)]
 async fn auto_touch_touches_until_the_answer_or_the_limit() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     let auto = AutoTouch { limit: MS(100_000) };
-    let builder = builder(&network, 9)
-        .node(server.address())
-        .auto_touch(Some(auto));
-    let mut consumer = builder.connect().await.expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 9").await;
+    let (_server, mut nsqd, mut consumer) = ready_with(9, |it| it.auto_touch(Some(auto))).await;
     // The message timeout of the mock is 60 s.
     nsqd.deliver(1, 1, "").await;
     nsqd.deliver(2, 1, "").await;
@@ -348,62 +321,11 @@ fn messages_may_outlive_the_runtime() {
     let _ = &mut server;
 }
 
-#[tokio::test(start_paused = true)]
-async fn the_time_of_the_last_message_is_that_of_its_arrival() {
-    let network = MockNetwork::new();
-    let mut servers = [network.server("n1:4150"), network.server("n2:4150")];
-    let builder = builder(&network, 10).nodes(servers.iter().map(MockServer::address));
-    let mut consumer = builder.connect().await.expect("complete");
-    let control = consumer.control();
-    let begin = Instant::now().into_std();
-    let mut one = accept(&mut servers[0]).await;
-    let mut two = accept(&mut servers[1]).await;
-    tokio::time::sleep(MS(10)).await;
-    let times = |control: &Control| {
-        let stats = control.stats();
-        let since = |at: Option<std::time::Instant>| at.map(|at| at.duration_since(begin));
-        let node = |name: &str| {
-            let mut nodes = stats.nodes.iter();
-            let found = nodes.find(|node| node.node.to_string() == name);
-            since(found.expect("it is connected").last_message_at)
-        };
-        (
-            node("n1:4150"),
-            node("n2:4150"),
-            since(stats.last_message_at),
-        )
-    };
-    assert_eq!(times(&control), (None, None, None));
-    tokio::time::sleep(MS(5000)).await;
-    one.deliver(1, 1, "").await;
-    let message = next(&mut consumer).await;
-    tokio::time::sleep(MS(3000)).await;
-    // An answer is no message.
-    message.finish().await.expect("the connection lives");
-    let first = times(&control);
-    assert_eq!(first, (Some(MS(5010)), None, Some(MS(5010))));
-    two.deliver(2, 1, "").await;
-    next(&mut consumer).await.finish();
-    let second = times(&control);
-    assert_eq!(second, (Some(MS(5010)), Some(MS(8010)), Some(MS(8010))));
-    // The numbers are those of the present connections.
-    two.close();
-    tokio::time::sleep(MS(50)).await;
-    assert_eq!(control.stats().last_message_at, Some(begin + MS(5010)));
-}
-
 /// A program whose handlers are slower than the message timeout saw only nsqd's errors.
 #[tokio::test(start_paused = true)]
 async fn one_event_says_that_answers_come_too_late() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     let log = Log::default();
-    let builder = builder(&network, 5)
-        .node(server.address())
-        .events(log.callback());
-    let _consumer = builder.connect().await.expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (_server, mut nsqd, _consumer) = ready_with(5, |it| it.events(log.callback())).await;
     for _ in 0..3 {
         nsqd.fail("E_FIN_FAILED FIN 0000000000000001 failed ID not in flight")
             .await;

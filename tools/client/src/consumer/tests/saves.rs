@@ -70,18 +70,9 @@ async fn saves_do_not_pile_up_while_the_disk_hangs() {
     let path = directory.path().join("state");
     let disk = Disk::default();
     let dedup = disk.filter(&path).save_interval(MS(1000)).build();
-    let log = Log::default();
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
-    let consumer = builder(&network, 1)
-        .node(server.address())
-        .dedup(dedup.expect("complete"))
-        .events(log.callback())
-        .connect()
-        .await
-        .expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 1").await;
+    let (dedup, log) = (dedup.expect("complete"), Log::default());
+    let (_server, mut nsqd, consumer) =
+        ready_with(1, |builder| builder.dedup(dedup).events(log.callback())).await;
     for _ in 0..10 {
         tokio::time::advance(MS(1001)).await;
         tokio::task::yield_now().await;

@@ -38,15 +38,9 @@ async fn messages_in_work_are_answered_and_others_go_back() {
 
 #[tokio::test(start_paused = true)]
 async fn without_giving_back_all_received_messages_are_handled() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
-    let builder = builder(&network, 5)
-        .node(server.address())
-        .give_back_at_shutdown(false);
-    let consumer = builder.connect().await.expect("complete");
+    let (_server, mut nsqd, consumer) =
+        ready_with(5, |builder| builder.give_back_at_shutdown(false)).await;
     let control = consumer.control();
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
     for number in 1..=4 {
         nsqd.deliver(number, 1, "").await;
     }
@@ -70,12 +64,7 @@ async fn stop_without_answers(
     change: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder,
     nsqd_answers: bool,
 ) -> Duration {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
-    let builder = change(builder(&network, 5).node(server.address()));
-    let mut consumer = builder.connect().await.expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (_server, mut nsqd, mut consumer) = ready_with(5, change).await;
     nsqd.deliver(1, 1, "").await;
     let message = next(&mut consumer).await;
     let begin = Instant::now();
@@ -185,11 +174,9 @@ async fn nsqd_may_close_instead_of_answering_cls() {
 /// A program that ended with its consumer printed no event of the last connection's end.
 #[tokio::test(start_paused = true)]
 async fn the_end_of_a_connection_is_told_before_the_consumer_ends() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
     let control = Arc::new(OnceLock::<Control>::new());
     let ends = Arc::new(Mutex::new(Vec::new()));
-    let builder = builder(&network, 5).node(server.address()).events({
+    let events = {
         let (control, ends) = (Arc::clone(&control), Arc::clone(&ends));
         move |event| {
             if matches!(event, Event::Disconnected { .. }) {
@@ -198,11 +185,9 @@ async fn the_end_of_a_connection_is_told_before_the_consumer_ends() {
                 ends.lock().push(has_ended);
             }
         }
-    });
-    let consumer = builder.connect().await.expect("complete");
+    };
+    let (_server, mut nsqd, consumer) = ready_with(5, |builder| builder.events(events)).await;
     control.set(consumer.control()).expect("it is set once");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
     let stopping = shut_down(&consumer);
     close(&mut nsqd).await;
     drop(nsqd);
@@ -212,44 +197,24 @@ async fn the_end_of_a_connection_is_told_before_the_consumer_ends() {
 
 #[tokio::test(start_paused = true)]
 async fn messages_without_an_answer_at_the_limit_are_told() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
-    let lines = Arc::new(Mutex::new(Vec::new()));
-    let builder = builder(&network, 5).node(server.address()).events({
-        let lines = Arc::clone(&lines);
-        move |event| {
-            if matches!(event, Event::DrainLimitReached { .. }) {
-                lines.lock().push(event.to_string());
-            }
-        }
-    });
-    let mut consumer = builder.connect().await.expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let log = Log::default();
+    let (_server, mut nsqd, mut consumer) =
+        ready_with(5, |builder| builder.events(log.callback())).await;
     nsqd.deliver(1, 1, "").await;
     nsqd.deliver(2, 1, "").await;
     let kept = [next(&mut consumer).await, next(&mut consumer).await];
     shut_down(&consumer).await.expect("no panic");
-    let lines = lines.lock().join(" ");
-    let expected = "ending after 30s although 2 messages have no answer; nsqd delivers them again";
-    assert!(
-        lines.starts_with("WRN ") && lines.ends_with(expected),
-        "{lines}"
-    );
+    let text = "ending after 30s although messages have no answer (2); nsqd delivers them again";
+    log.expect(text, 1);
+    log.expect("WRN ", 1);
     drop(kept);
 }
 
 /// The end of the limit was no time, and its computation ended the task of the node.
 #[tokio::test(start_paused = true)]
 async fn without_a_limit_a_node_that_is_removed_waits_for_the_last_answer() {
-    let network = MockNetwork::new();
-    let mut server = network.server("n1:4150");
-    let builder = builder(&network, 5)
-        .node(server.address())
-        .drain_limit(Duration::MAX);
-    let mut consumer = builder.connect().await.expect("complete");
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect("RDY 5").await;
+    let (server, mut nsqd, mut consumer) =
+        ready_with(5, |builder| builder.drain_limit(Duration::MAX)).await;
     nsqd.deliver(1, 1, "").await;
     let message = next(&mut consumer).await;
     let control = consumer.control();

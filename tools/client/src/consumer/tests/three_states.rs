@@ -77,11 +77,7 @@ impl World {
         let consumer = builder.connect().await.expect("complete");
         let mut nodes = Vec::new();
         for server in &mut servers {
-            let mut node = server.accept().await;
-            node.handshake_with(IDENTIFIED).await;
-            node.expect("SUB t c").await;
-            node.respond("OK").await;
-            nodes.push(node);
+            nodes.push(accept_with(server, IDENTIFIED).await);
         }
         // The second node gets its RDY.
         for _ in 0..20 {

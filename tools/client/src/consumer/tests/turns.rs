@@ -10,9 +10,7 @@ use super::*;
 #[tokio::test(start_paused = true)]
 async fn handlers_that_need_not_wait_are_polled_once() {
     const MESSAGES: u32 = 1000;
-    let (mut server, consumer) = one_server(config(MESSAGES)).await;
-    let mut nsqd = accept(&mut server).await;
-    nsqd.expect(&format!("RDY {MESSAGES}")).await;
+    let (_server, mut nsqd, consumer) = ready(MESSAGES).await;
     for number in 1..=u64::from(MESSAGES) {
         nsqd.deliver(number, 1, "x").await;
     }

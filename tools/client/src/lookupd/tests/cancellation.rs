@@ -81,17 +81,3 @@ async fn a_request_may_be_dropped_at_each_await() {
         assert!(times >= 2, "{request:?}: {times} polls reach no await");
     }
 }
-
-#[tokio::test]
-async fn requests_share_a_connection() {
-    let node: Address = "n1:4150".parse().expect("an address");
-    let mock = MockLookupd::start(&node).await;
-    let lookupd = Lookupd::new(mock.address(), &Config::default()).expect("an address");
-    for _ in 0..3 {
-        lookupd.lookup("t").await.expect("an answer");
-    }
-    // Clones share it, too.
-    lookupd.clone().topics().await.expect("an answer");
-    let seen = mock.seen();
-    assert_eq!((seen.connections, seen.targets.len()), (1, 4), "{seen:?}");
-}

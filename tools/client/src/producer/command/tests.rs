@@ -1,11 +1,6 @@
 use super::*;
 
-const BATCHING: Batching = Batching {
-    messages_max: 3,
-    bytes_max: 10,
-};
-
-fn one(topic: &'static str, body: &'static str) -> Command<'static> {
+fn one(topic: &'static str, body: impl Into<Bytes>) -> Command<'static> {
     Command::new(topic, Bodies::One(body.into()), None).unwrap()
 }
 
@@ -14,7 +9,7 @@ fn write(commands: &[Command<'_>], taken: u64) -> (Vec<u8>, usize) {
     let (mut out, mut tail, mut count) = (Vec::new(), Tail::default(), 0);
     for command in commands {
         let end = taken + out.len() as u64;
-        if tail.join(command, command.number, BATCHING, &mut out, end) {
+        if tail.join(command, command.number, &mut out, end) {
             assert_eq!(tail.end(), taken + out.len() as u64);
             continue;
         }
@@ -88,12 +83,17 @@ fn messages_whose_numbers_follow_each_other_become_one_command() {
 
 #[test]
 fn a_batch_has_limits() {
-    let commands = ["a", "b", "c", "d"].map(|body| one("t", body));
-    assert_eq!(write(&commands, 0).1, 2, "three messages are the most");
-    let commands = ["12345", "12345", "1"].map(|body| one("t", body));
-    assert_eq!(write(&commands, 0).1, 2, "ten bytes are the most");
-    let commands = ["12345678901", "1"].map(|body| one("t", body));
-    assert_eq!(write(&commands, 0).1, 2);
+    let commands = |bytes: &[usize]| -> Vec<Command<'_>> {
+        let bodies = bytes.iter().map(|bytes| vec![b'x'; *bytes]);
+        bodies.map(|body| one("t", body)).collect()
+    };
+    let most = BATCH_MESSAGES_MAX as usize;
+    assert_eq!(write(&commands(&vec![1; most]), 0).1, 1);
+    assert_eq!(write(&commands(&vec![1; most + 1]), 0).1, 2);
+    let half = BATCH_BYTES_MAX / 2;
+    assert_eq!(write(&commands(&[half, half]), 0).1, 1);
+    assert_eq!(write(&commands(&[half, half, 1]), 0).1, 2);
+    assert_eq!(write(&commands(&[BATCH_BYTES_MAX + 1, 1]), 0).1, 2);
 }
 
 #[test]
@@ -104,10 +104,10 @@ fn a_command_that_was_taken_cannot_be_joined() {
     tail.set(&first, None, 0..out.len() as u64);
     let end = out.len() as u64;
     out.clear();
-    assert!(!tail.join(&one("t", "b"), None, BATCHING, &mut out, end));
+    assert!(!tail.join(&one("t", "b"), None, &mut out, end));
     // Another command lies behind it.
     out.extend_from_slice(b"NOP\n");
-    assert!(!tail.join(&one("t", "b"), None, BATCHING, &mut out, end + 4));
+    assert!(!tail.join(&one("t", "b"), None, &mut out, end + 4));
     assert_eq!(out, b"NOP\n");
 }
 

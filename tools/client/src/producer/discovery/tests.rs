@@ -3,8 +3,8 @@ use test_support::dead_port::DeadPort;
 
 use super::*;
 use crate::config::Config;
-use crate::producer::{Producer, Receipt};
-use crate::testing::{MockNetwork, MockServer};
+use crate::producer::{Producer, ProducerBuilder, Receipt};
+use crate::testing::{MockBroker, MockNetwork, MockServer};
 use crate::tests::mock_lookupd::MockLookupd;
 
 /// Far longer than anything in a test takes.
@@ -26,6 +26,26 @@ fn sources(answers: &[Option<&[&str]>]) -> Vec<Source> {
         soon: Delay::new(config.lookupd_poll_interval, 1),
     };
     answers.iter().map(source).collect()
+}
+
+/// A broker, the nsqlookupd that names it, and a builder of producers that ask this nsqlookupd.
+async fn named() -> (MockBroker, MockLookupd, ProducerBuilder) {
+    let network = MockNetwork::new();
+    let broker = network.broker("a:1");
+    let lookupd = MockLookupd::start(&broker.address()).await;
+    let builder = Producer::builder().lookupd(lookupd.address());
+    (broker, lookupd, builder.connector(network))
+}
+
+/// Waits until `is_so`.
+async fn wait_until(what: &str, is_so: impl Fn() -> bool) {
+    let waiting = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    let waited = tokio::time::timeout(LONG, waiting).await;
+    waited.unwrap_or_else(|_| panic!("{what}"));
 }
 
 /// A producer that publishes to its only nsqd.
@@ -109,21 +129,6 @@ async fn the_end_waits_for_nodes_that_are_gone() {
     assert_eq!(lost.outcome(), crate::error::Outcome::Unknown);
 }
 
-/// A node was neither in the pool nor among those that leave it for a moment. A flush of this moment confirmed its
-/// publishes.
-#[tokio::test(start_paused = true)]
-async fn a_flush_finds_the_node_that_leaves_the_pool_in_this_moment() {
-    let (mut server, producer, publishing) = publishing();
-    let mut nsqd = server.accept().await;
-    nsqd.handshake().await;
-    nsqd.expect("PUB t 1").await;
-    let removed = producer.0.change_nodes(&BTreeSet::new(), |_| false);
-    assert_eq!(removed.len(), 1);
-    producer.flush().await.unwrap_err();
-    nsqd.respond("OK").await;
-    publishing.await.unwrap().unwrap();
-}
-
 /// The last answer of an nsqlookupd added a node after the close, and nothing ended the connection to this node.
 #[tokio::test]
 async fn no_node_comes_after_the_end() {
@@ -131,21 +136,6 @@ async fn no_node_comes_after_the_end() {
     producer.close().await.unwrap();
     apply(&producer.0, &[], &sources(&[Some(&["a:1"])]));
     assert!(producer.nodes().is_empty());
-}
-
-/// A node that had left the pool was not retired yet when the producer was closed. Its connection opened after the close,
-/// and took the publish.
-#[tokio::test(start_paused = true)]
-async fn the_end_reaches_a_node_that_leaves_the_pool_in_this_moment() {
-    let (_server, producer, publishing) = publishing();
-    tokio::task::yield_now().await;
-    let removed = producer.0.change_nodes(&BTreeSet::new(), |_| false);
-    assert_eq!(removed.len(), 1);
-    producer.close().await.unwrap();
-    let began_at = tokio::time::Instant::now();
-    let failed = publishing.await.unwrap().unwrap_err();
-    assert!(matches!(failed, PublishError::Stopped), "{failed}");
-    assert!(began_at.elapsed().is_zero(), "it waited for the handshake");
 }
 
 /// The discovery ended with the first runtime, and no node was ever found after that.
@@ -173,16 +163,10 @@ fn the_discovery_begins_anew_in_another_runtime() {
 /// The first publish waited for the slowest nsqlookupd: 60 s, if one takes connections and answers nothing.
 #[tokio::test]
 async fn the_first_useful_answer_is_enough() {
-    let network = MockNetwork::new();
-    let broker = network.broker("a:1");
     let black_hole = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    let lookupd = MockLookupd::start(&broker.address()).await;
-    let producer = Producer::builder()
-        .lookupd(black_hole.local_addr().unwrap().to_string())
-        .lookupd(lookupd.address())
-        .connector(network)
-        .build()
-        .unwrap();
+    let (_broker, _lookupd, builder) = named().await;
+    let silent = black_hole.local_addr().unwrap().to_string();
+    let producer = builder.lookupd(silent).build().unwrap();
     let published = tokio::time::timeout(LONG, producer.publish("t", "x")).await;
     published.expect("it waits for no other answer").unwrap();
 }
@@ -190,25 +174,17 @@ async fn the_first_useful_answer_is_enough() {
 /// An nsqlookupd that had just started named no node, and the producer dropped its healthy connections for 60 s.
 #[tokio::test]
 async fn an_nsqlookupd_that_knows_no_node_yet_ends_no_connection() {
-    let network = MockNetwork::new();
-    let broker = network.broker("a:1");
-    let lookupd = MockLookupd::start(&broker.address()).await;
+    let (broker, lookupd, builder) = named().await;
     let config = Config {
         lookupd_poll_interval: Duration::from_millis(10),
         ..Config::default()
     };
-    let producer = Producer::builder()
-        .lookupd(lookupd.address())
-        .config(config)
-        .connector(network)
-        .build()
-        .unwrap();
+    let producer = builder.config(config).build().unwrap();
     producer.publish("t", "x").await.unwrap();
     lookupd.set_node(None);
     let asked = lookupd.seen().targets.len();
-    while lookupd.seen().targets.len() < asked + 3 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let is_asked = || lookupd.seen().targets.len() >= asked + 3;
+    wait_until("it is asked again", is_asked).await;
     producer.publish("t", "y").await.unwrap();
     assert_eq!(broker.connections(), 1);
 }
@@ -216,23 +192,16 @@ async fn an_nsqlookupd_that_knows_no_node_yet_ends_no_connection() {
 /// A producer without a node asked again after 60 s or more, and said nothing.
 #[tokio::test]
 async fn a_producer_without_a_node_asks_again_soon_and_says_so() {
-    let network = MockNetwork::new();
-    let broker = network.broker("a:1");
-    let lookupd = MockLookupd::start(&broker.address()).await;
+    let (broker, lookupd, builder) = named().await;
     lookupd.set_node(None);
     let seen = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&seen);
-    let producer = Producer::builder()
-        .lookupd(lookupd.address())
-        .connector(network)
-        .events(move |event| keep.lock().push(event.name()))
-        .build()
-        .unwrap();
+    let builder = builder.events(move |event| keep.lock().push(event.name()));
+    let producer = builder.build().unwrap();
     let error = producer.publish("t", "x").await.unwrap_err();
     assert!(matches!(error, PublishError::NoNode(None)), "{error}");
-    while lookupd.seen().targets.len() < 3 {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-    }
+    let is_asked = || lookupd.seen().targets.len() >= 3;
+    wait_until("it is asked again soon", is_asked).await;
     assert_eq!(*seen.lock(), ["no_node"]);
     lookupd.set_node(Some(&broker.address()));
     let publishing = async {
@@ -247,24 +216,12 @@ async fn a_producer_without_a_node_asks_again_soon_and_says_so() {
 /// Beside a node with a connection, an nsqlookupd that named no node was asked again after 60 s or more.
 #[tokio::test]
 async fn an_nsqlookupd_that_names_no_node_is_asked_again_soon() {
-    let network = MockNetwork::new();
-    let broker = network.broker("a:1");
-    let lookupd = MockLookupd::start(&broker.address()).await;
+    let (broker, lookupd, builder) = named().await;
     lookupd.set_node(None);
-    let producer = Producer::builder()
-        .node(broker.address())
-        .lookupd(lookupd.address())
-        .connector(network)
-        .build()
-        .unwrap();
+    let producer = builder.node(broker.address()).build().unwrap();
     producer.publish("t", "x").await.unwrap();
-    let asking = async {
-        while lookupd.seen().targets.len() < 3 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let asked = tokio::time::timeout(LONG, asking).await;
-    asked.expect("it is asked again soon");
+    let is_asked = || lookupd.seen().targets.len() >= 3;
+    wait_until("it is asked again soon", is_asked).await;
 }
 
 /// An nsqlookupd that was away for a moment was asked again after 60 s or more.
@@ -284,11 +241,6 @@ async fn an_nsqlookupd_that_failed_is_asked_again_soon() {
         .unwrap();
     producer.publish("t", "x").await.unwrap();
     let _late = MockLookupd::start_at(&address.to_string(), &brokers[1].address()).await;
-    let finding = async {
-        while producer.nodes().len() < 2 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    let found = tokio::time::timeout(LONG, finding).await;
-    found.expect("the other node is found soon");
+    let is_found = || producer.nodes().len() == 2;
+    wait_until("the other node is found soon", is_found).await;
 }

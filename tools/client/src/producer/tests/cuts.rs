@@ -32,9 +32,8 @@ async fn check(seed: u64, cuts: u64) {
     for broker in &brokers {
         (0..cuts).for_each(|_| broker.cut_next(random_cut(&mut random)));
     }
-    let batching = random.bool().then(Batching::default);
     let producer = builder(&network, brokers.each_ref().map(MockBroker::address))
-        .batching(batching)
+        .batching(random.bool())
         .permits(random.usize(1..20))
         .build()
         .unwrap();

@@ -1,6 +1,7 @@
 //! Several nodes: fail-over, certain nodes, copies on several nodes, and wrong settings.
 
 use super::*;
+use crate::error::ConnectionError;
 
 fn brokers(network: &MockNetwork, count: usize) -> Vec<MockBroker> {
     (0..count)
@@ -242,11 +243,6 @@ async fn wrong_settings_are_refused() {
     assert!(refused(with_node().node("a").node("b")).contains("address \"a\": missing port"));
     assert!(refused(Producer::builder()).contains("needs the address of an nsqd"));
     assert!(refused(with_node().permits(0)).contains("0 permits"));
-    let batching = Batching {
-        messages_max: 0,
-        ..Batching::default()
-    };
-    assert!(refused(with_node().batching(Some(batching))).contains("must be 1 or more"));
     let config = crate::config::Config {
         heartbeat_interval: Some(Duration::from_secs(61)),
         ..crate::config::Config::default()

@@ -4,7 +4,6 @@ mod application;
 mod cuts;
 mod negotiated;
 mod refused;
-mod refused_batches;
 mod resent;
 
 use super::*;
@@ -20,7 +19,7 @@ fn one_server(set: impl FnOnce(ProducerBuilder) -> ProducerBuilder) -> (MockServ
 }
 
 /// A producer, its nsqd, and the nsqd that the producer takes while the first one does not work.
-fn two_nodes(batching: Option<Batching>) -> (MockServer, MockBroker, Producer) {
+fn two_nodes(batching: bool) -> (MockServer, MockBroker, Producer) {
     let network = MockNetwork::new();
     let server = network.server("a:1");
     let other = network.broker("b:1");

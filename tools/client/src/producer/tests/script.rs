@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn pipelined_publishes_are_answered_in_order() {
-    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (mut server, producer) = one_server(|builder| builder.batching(false));
     let mut publishing = Vec::new();
     for body in ["1", "2", "3", "4", "5"] {
         publishing.push(start(&producer, "t", body).await);
@@ -59,19 +59,6 @@ async fn heartbeats_are_answered_and_publishing_goes_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_http_server_is_recognised() {
-    let (mut server, producer) = one_server(|builder| builder);
-    let publishing = start(&producer, "t", "1").await;
-    let mut nsqd = server.accept().await;
-    nsqd.send(b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-        .await;
-    let error = publishing.await.unwrap().unwrap_err();
-    let text = error.to_string();
-    assert!(text.contains("a nsqd TCP endpoint is required"), "{text}");
-    assert_eq!(error.outcome(), Outcome::NotStored);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_silent_nsqd_is_noticed() {
     let (mut server, producer) = one_server(|builder| builder);
     let publishing = start(&producer, "t", "1").await;
@@ -109,9 +96,14 @@ async fn messages_of_a_refused_batch_are_sent_one_by_one() {
     let mut nsqd = open(&mut server).await;
     store(&mut nsqd, &["PUB t 1"]).await;
     nsqd.expect("PUB t 2").await;
+    // A flush waits for messages that are sent again.
+    let flushing = flush(&producer).await;
     nsqd.fail("E_BAD_MESSAGE PUB message too big 3 > 2").await;
     let mut nsqd = open(&mut server).await;
-    store(&mut nsqd, &["PUB t 3"]).await;
+    nsqd.expect("PUB t 3").await;
+    assert!(!flushing.is_finished());
+    nsqd.respond("OK").await;
+    flushing.await.unwrap().unwrap();
     let results = publishing.await.unwrap();
     assert!(results[0].is_ok() && results[2].is_ok(), "{results:?}");
     let refused = results[1].as_ref().unwrap_err();
@@ -133,8 +125,9 @@ async fn no_publish_joins_one_that_is_sent_alone() {
     settle().await;
     let newer = start(&producer, "t", "3").await;
     let mut nsqd = open(&mut server).await;
-    nsqd.expect("PUB t 1").await;
-    nsqd.expect("PUB t 3").await;
+    for command in ["PUB t 1", "PUB t 2", "PUB t 3"] {
+        nsqd.expect(command).await;
+    }
     nsqd.fail("E_BAD_MESSAGE PUB message too big 3 > 2").await;
     nsqd.close();
     let mut nsqd = open(&mut server).await;
@@ -153,7 +146,7 @@ async fn no_publish_joins_one_that_is_sent_alone() {
 /// The publishes behind a refused one had an unknown outcome, although nsqd had read none of them.
 #[tokio::test(start_paused = true)]
 async fn publishes_behind_a_refused_one_are_sent_again() {
-    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (mut server, producer) = one_server(|builder| builder.batching(false));
     let mut publishing = Vec::new();
     for body in ["1", "2", "3", "4"] {
         publishing.push(start(&producer, "t", body).await);
@@ -190,7 +183,7 @@ async fn an_error_behind_the_handshake_is_no_refusal_of_a_message() {
 /// nsqd had read a part of the message when its time was over. The message counted as one that nsqd does not take.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_nsqd_read_in_part_is_sent_again() {
-    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (mut server, producer) = one_server(|builder| builder.batching(false));
     let first = start(&producer, "t", "1").await;
     let second = start(&producer, "t", "2").await;
     let mut nsqd = open(&mut server).await;
@@ -204,37 +197,6 @@ async fn a_message_that_nsqd_read_in_part_is_sent_again() {
     }
     first.await.unwrap().unwrap();
     second.await.unwrap().unwrap();
-}
-
-/// The lone publish to a node that did not answer held up the messages of refused batches at all other nodes.
-#[tokio::test(start_paused = true)]
-async fn a_node_that_does_not_answer_holds_up_no_refused_batch_of_another_one() {
-    let network = MockNetwork::new();
-    let mut servers = ["a:1", "b:1"].map(|address| network.server(address));
-    let producer = producer(&network, servers.each_ref().map(MockServer::address));
-    let mut publishing = Vec::new();
-    let mut hanging = Vec::new();
-    for server in &mut servers {
-        let (producer, node) = (producer.clone(), server.address());
-        publishing.push(tokio::spawn(async move {
-            join_all(["1", "2"].map(|body| producer.publish_on(&node, "t", body))).await
-        }));
-        let mut nsqd = open(server).await;
-        nsqd.expect("MPUB t 1 2").await;
-        nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
-        nsqd.close();
-        let opened = timeout(Duration::from_secs(1), open(server)).await;
-        let mut nsqd = opened.expect("no publish waits for another node");
-        nsqd.expect("PUB t 1").await;
-        hanging.push(nsqd);
-    }
-    let last = &mut hanging[1];
-    last.respond("OK").await;
-    last.expect("PUB t 2").await;
-    last.respond("OK").await;
-    for result in publishing.remove(1).await.unwrap() {
-        result.unwrap();
-    }
 }
 
 #[tokio::test(start_paused = true)]
@@ -280,7 +242,7 @@ async fn a_timeout_tells_whether_the_message_may_be_stored() {
         builder
             .publish_timeout(Some(Duration::from_secs(5)))
             .permits(1)
-            .batching(None)
+            .batching(false)
     });
     let first = start(&producer, "t", "1").await;
     let second = start(&producer, "t", "2").await;
@@ -302,7 +264,7 @@ async fn a_timeout_tells_whether_the_message_may_be_stored() {
 
 #[tokio::test(start_paused = true)]
 async fn permits_limit_the_publishes_without_an_answer() {
-    let (mut server, producer) = one_server(|builder| builder.permits(2).batching(None));
+    let (mut server, producer) = one_server(|builder| builder.permits(2).batching(false));
     let mut publishing = Vec::new();
     for body in ["1", "2", "3"] {
         publishing.push(start(&producer, "t", body).await);

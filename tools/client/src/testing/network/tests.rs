@@ -10,7 +10,7 @@ async fn nothing_behind_a_refused_publish_is_carried_out() {
     let producer = Producer::builder()
         .node(broker.address())
         .connector(network)
-        .batching(None)
+        .batching(false)
         .build()
         .expect("the builder is complete");
     producer.publish("t", "1").await.expect("it is stored");

@@ -18,9 +18,8 @@ async fn check(seed: u64, cuts: u64) -> u64 {
             });
         }
     }
-    let batching = random.bool().then(Batching::default);
     let producer = numbering(&network, brokers.each_ref().map(MockBroker::address))
-        .batching(batching)
+        .batching(random.bool())
         .permits(random.usize(1..40))
         .resend_limit(Duration::from_secs(3600))
         .build()

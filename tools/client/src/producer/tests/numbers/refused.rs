@@ -7,7 +7,7 @@ const DRAINING: &str = "E_PUB_FAILED PUB failed draining, publish to another nsq
 
 #[tokio::test(start_paused = true)]
 async fn publishes_behind_a_refused_one_come_again() {
-    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (mut server, producer) = one_server(|builder| builder.batching(false));
     let (refused, mut nsqd) = unanswered(&producer, &mut server).await;
     let behind = start(&producer, "t", "2").await;
     nsqd.fail("E_BAD_MESSAGE PUB message too big 1 > 0").await;
@@ -35,7 +35,7 @@ async fn the_messages_of_a_refused_batch_get_new_numbers() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_of_a_second_try_leaves_the_outcome_unknown() {
-    let (mut server, other, producer) = two_nodes(Some(Batching::default()));
+    let (mut server, other, producer) = two_nodes(true);
     let (publishing, nsqd) = unanswered(&producer, &mut server).await;
     nsqd.close();
     // nsqd exits, and starts again.
@@ -58,7 +58,7 @@ async fn a_refusal_of_a_second_try_leaves_the_outcome_unknown() {
 /// The commands behind the one that nsqd refused in its drain were kept, and waited at the drained nsqd.
 #[tokio::test(start_paused = true)]
 async fn publishes_behind_one_that_a_drain_refused_go_elsewhere_at_once() {
-    let (mut server, other, producer) = two_nodes(None);
+    let (mut server, other, producer) = two_nodes(false);
     let began_at = Instant::now();
     let (refused, mut nsqd) = unanswered(&producer, &mut server).await;
     let behind = start(&producer, "t", "2").await;
@@ -77,7 +77,7 @@ async fn publishes_behind_one_that_a_drain_refused_go_elsewhere_at_once() {
 /// unknown after that.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_waits_for_a_drained_nsqd_holds_up_no_newer_ones() {
-    let (mut server, other, producer) = two_nodes(None);
+    let (mut server, other, producer) = two_nodes(false);
     let (waiting, nsqd) = unanswered(&producer, &mut server).await;
     nsqd.close();
     let mut nsqd = open(&mut server).await;
@@ -108,4 +108,24 @@ async fn a_second_try_that_nsqd_read_in_part_is_followed_by_a_third_one() {
         .await;
     let _nsqd = open_and_store(&mut server, &["PUB t 0 1"]).await;
     publishing.await.unwrap().unwrap();
+}
+
+/// Each message of the batch may be stored since the first try.
+#[tokio::test(start_paused = true)]
+async fn a_batch_that_comes_again_and_is_refused_holds_up_no_newer_message() {
+    let (mut server, producer) = one_server(|builder| builder);
+    let publishing = together(&producer, ["1", "2", "3"]).await;
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("MPUB t 0 1 2 3").await;
+    nsqd.close();
+    let mut nsqd = open(&mut server).await;
+    nsqd.expect("MPUB t 0 1 2 3").await;
+    let newer = start(&producer, "t", "4").await;
+    nsqd.fail("E_BAD_MESSAGE MPUB message too big 3 > 2").await;
+    let _nsqd = open_and_store(&mut server, &["PUB t 3 4"]).await;
+    newer.await.unwrap().unwrap();
+    for refused in publishing.await.unwrap() {
+        let error = refused.unwrap_err();
+        assert!(matches!(error, PublishError::ResendRefused { .. }));
+    }
 }

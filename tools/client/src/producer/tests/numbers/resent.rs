@@ -4,7 +4,7 @@ use super::*;
 
 #[tokio::test(start_paused = true)]
 async fn publishes_without_an_answer_come_again_before_newer_ones() {
-    let (mut server, producer) = one_server(|builder| builder.batching(None));
+    let (mut server, producer) = one_server(|builder| builder.batching(false));
     let mut publishing = vec![start(&producer, "t", "0").await];
     let mut nsqd = open(&mut server).await;
     nsqd.expect("PUB t 0 0").await;
@@ -175,27 +175,4 @@ async fn a_close_gives_up_while_there_is_no_connection() {
     let error = publishing.await.unwrap().unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
     producer.close().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn copies_go_to_another_node_at_once() {
-    let network = MockNetwork::new();
-    let mut lost = network.server("a:1");
-    let brokers = ["b:1", "c:1"].map(|address| network.broker(address));
-    brokers.iter().for_each(|broker| broker.take_numbers(true));
-    let nodes = [lost.address(), brokers[0].address(), brokers[1].address()];
-    let producer = numbering(&network, nodes).build().unwrap();
-    let publishing = tokio::spawn({
-        let producer = producer.clone();
-        async move { producer.publish_to(2, "t", "1").await }
-    });
-    let mut nsqd = open(&mut lost).await;
-    nsqd.expect("PUB t 0 1").await;
-    let began_at = Instant::now();
-    nsqd.close();
-    assert_eq!(publishing.await.unwrap().unwrap().len(), 2);
-    assert_eq!(began_at.elapsed(), Duration::ZERO);
-    for broker in brokers {
-        assert_eq!(broker.published("t"), ["1"]);
-    }
 }
