@@ -531,13 +531,22 @@ fn a_copy_stands_in_for_what_it_was_made_of() {
 }
 
 #[test]
-fn damaged_bytes_are_set_aside() {
-    let (files, _) = disk_with(80);
-    files.damage(&file(3), 200, 1);
-    let damage = open(&files).damage;
-    assert_eq!((damage.len(), damage[0].kind), (1, DamageKind::Messages));
-    let kept = directory().join("000000000003.damaged");
-    assert!(files.length(&kept).unwrap() > 250);
+fn a_segment_with_damage_is_set_aside_when_nobody_needs_it() {
+    // A load finds the damage of the first segment, and the start that of the third one.
+    for (number, at_start) in [(1, vec![]), (3, vec![DamageKind::Messages])] {
+        let (files, _) = disk_with(80);
+        files.damage(&file(number), 200, 1);
+        let keeper = Keeper::new(files.clone(), data_path());
+        let recovered = open(&files);
+        assert_eq!(kinds(&recovered), at_start);
+        let (mut log, found) = take_all(recovered, &keeper, |_, _| {});
+        assert_eq!(log.stats().damaged_count, 1);
+        found.iter().for_each(|range| log.release_range(*range));
+        record(&mut log, Vec::new(), &keeper);
+        let name = segment_file(SegmentNumber(number));
+        let kept = directory().join(format!("{name}.damaged"));
+        assert!(files.length(&kept).is_ok() && files.length(&file(number)).is_err());
+    }
 }
 
 #[test]
