@@ -21,7 +21,7 @@ mod unfinished_checkpoint;
 mod waits;
 
 use crate::channel::Channel;
-use crate::channel::dead_letters::{DeadLetter, DeadLetterRules, LettersEnd, MovedLetters};
+use crate::channel::dead_letters::{DeadLetter, DeadLetterRules, MovedLetters};
 use crate::channel::delivery::Delivery;
 use crate::channel::discarded::Discarded;
 use crate::client::Clients;
@@ -114,8 +114,6 @@ impl TopicOptions {
 pub(crate) struct TopicListed {
     /// In the broker's `topics_to_pump`.
     pub(crate) to_pump: Listed,
-    /// In the broker's `topics_to_release`.
-    pub(crate) to_release: Listed,
     /// The broker's timer for the topic, if one is set.
     pub(crate) timer_at: Option<Duration>,
 }
@@ -127,8 +125,6 @@ pub(crate) struct TopicOutput {
     pub(crate) news: Vec<String>,
     /// Messages on their way to dead-letter topics.
     pub(crate) dead_letters: Vec<(ChannelId, DeadLetter)>,
-    /// The channels whose dead letters are held, until letters of the shard have arrived.
-    pub(crate) held_letters: Vec<ChannelId>,
 }
 
 /// Counters since the start of the process, as in /stats.
@@ -838,15 +834,11 @@ impl Topic {
             let (letters, budget) = (&mut self.output.dead_letters, &mut *delivery.letters);
             let is_served = budget.is_left();
             let take = |letter| letters.push((id, letter));
-            let end = match self.checkpoints.stopping {
-                Stopping::No => channel.take_dead_letters(&mut self.log, budget, take),
-                _ => LettersEnd::Nothing,
-            };
-            match end {
-                LettersEnd::Nothing => {}
-                LettersEnd::Turn if is_served => again.push(id),
-                LettersEnd::Turn => unserved.push(id),
-                LettersEnd::Held => self.output.held_letters.push(id),
+            if self.checkpoints.stopping == Stopping::No
+                && channel.take_dead_letters(delivery.now, &mut self.log, budget, take)
+            {
+                let next = if is_served { &mut again } else { &mut unserved };
+                next.push(id);
             }
             let at = channel.next_timeout();
             plant!(TimerLost, let at = None);
@@ -872,24 +864,6 @@ impl Topic {
         let (name, news) = (&self.name, gate.take_news());
         let lines = news.map(|text| format!("TOPIC({name}): {text}"));
         self.output.news.extend(lines);
-        let tables = gate.take_unneeded();
-        if !tables.is_empty() {
-            self.discarded.push(Discarded {
-                tables,
-                ..Discarded::default()
-            });
-        }
-    }
-
-    /// Lets the dead letters leave that were held: see [`LettersEnd::Held`].
-    pub(crate) fn release_letters(&mut self) {
-        for id in std::mem::take(&mut self.output.held_letters) {
-            // A channel that was deleted has no letters.
-            if let Some(channel) = self.channels.get_mut(id) {
-                channel.release_dead_letters();
-                self.channels.pump_later(id);
-            }
-        }
     }
 
     /// Returns true when the next turn has to continue unfinished work.

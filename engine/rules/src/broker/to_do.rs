@@ -14,8 +14,6 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct ToDo {
     pub(super) topics_to_pump: DirtySet<TopicKey>,
-    /// Topics whose dead letters are held.
-    pub(super) topics_to_release: DirtySet<TopicKey>,
     pub(super) clients_to_flush: DirtySet<ClientId>,
     /// Topics that a drain may have withdrawn, and that are to be announced again.
     pub(super) to_announce: Vec<TopicKey>,
@@ -41,15 +39,6 @@ impl ToDo {
     pub(super) fn next_topic(&mut self, topics: &mut SlotMap<TopicKey, Topic>) -> Option<TopicKey> {
         self.topics_to_pump
             .pop_last(|key| Some(&mut topics.get_mut(key)?.listed.to_pump))
-    }
-
-    /// Takes the topic whose dead letters have been held for the longest time.
-    pub(super) fn next_to_release(
-        &mut self,
-        topics: &mut SlotMap<TopicKey, Topic>,
-    ) -> Option<TopicKey> {
-        self.topics_to_release
-            .pop_first(|key| Some(&mut topics.get_mut(key)?.listed.to_release))
     }
 
     /// Takes the connection that was named first for a write.
