@@ -372,11 +372,11 @@ impl Topic {
         if let Some(undo) = channel.undo.take() {
             self.discard_undo(*undo);
         }
-        let mut discarded = channel.empty(clients);
-        if let Some(unfinished) = &mut self.checkpoints.unfinished {
-            discarded.runs.extend(unfinished.remove_channel(id));
+        self.discarded.push(channel.empty(clients));
+        let unfinished = self.checkpoints.unfinished.as_mut();
+        if let Some(runs) = unfinished.and_then(|it| it.remove_channel(id)) {
+            self.log.drop_later(runs);
         }
-        self.discarded.push(discarded);
         self.make_checkpoint_due();
         channel.consumers.all
     }
@@ -387,30 +387,6 @@ impl Topic {
         let discarded = self.channels[id].empty(clients);
         self.discarded.push(discarded);
         self.make_checkpoint_due();
-    }
-
-    /// Takes the topic apart at its deletion. Returns its log, and the lists that have to be dropped in slices, one per
-    /// turn.
-    pub(crate) fn close(mut self) -> (Log, Vec<Discarded>) {
-        if let Some(undo) = self.undo.take() {
-            self.discard_undo(*undo);
-        }
-        let mut discarded = self.discarded;
-        discarded.extend(self.grace.map(|grace| Discarded {
-            waiting: grace.kept.messages,
-            ..Discarded::default()
-        }));
-        discarded.push(Discarded {
-            waiting: self.undistributed.messages,
-            undistributed_deferred: self.undistributed.deferred,
-            runs: self
-                .checkpoints
-                .unfinished
-                .map_or(Vec::new(), |it| it.into_runs()),
-            tables: self.gate.map_or(Vec::new(), |gate| gate.into_tables()),
-            ..Discarded::default()
-        });
-        (self.log, discarded)
     }
 
     /// Drops what no channel has been given yet.
@@ -849,13 +825,13 @@ impl Topic {
             self.channels.pump_later(id);
         }
         while let Some(discarded) = self.discarded.last_mut()
-            && discarded.release_slice(Some(&mut self.log), work)
+            && discarded.release_slice(&mut self.log, work)
         {
             self.discarded.pop();
         }
     }
 
-    /// Goes on with the save of what the gate remembers, and takes what the gate has for others.
+    /// Goes on with the save of what the gate remembers, and takes its lines for the log.
     fn pump_gate(&mut self, work: &mut Work) {
         let Some(gate) = &mut self.gate else {
             return;

@@ -88,7 +88,6 @@ impl Broker {
             for key in unfinished.into_iter().chain(unserved.into_iter().rev()) {
                 broker.pump_later(key);
             }
-            broker.to_do.release_discarded(&mut broker.work);
             broker.work.begin_turn();
         })
     }
