@@ -224,4 +224,4 @@ const NO_SEQS: SeqRange = SeqRange {
 };
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
