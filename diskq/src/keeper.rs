@@ -12,7 +12,7 @@
 //! [`Request::is_urgent`](crate::Request::is_urgent) and [`Request::is_independent`](crate::Request::is_independent) say
 //! which jobs may overtake others.
 
-mod deletion;
+pub(crate) mod deletion;
 mod directory;
 mod durable;
 mod jobs;
@@ -29,4 +29,4 @@ pub use reading::{SetAsideFile, is_media_error, read_topic_file, set_topic_file_
 pub use shared_sync::SharedSync;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -49,6 +49,8 @@ mod log_tests;
 mod log_writer;
 mod mapping;
 mod os_files;
+#[cfg(test)]
+mod planted_tests;
 mod platform;
 mod recovery;
 #[cfg(any(test, feature = "sim"))]

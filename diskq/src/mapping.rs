@@ -14,15 +14,14 @@
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io;
-use std::mem;
 use std::ops::{Deref, DerefMut};
-use std::ptr;
 use std::slice;
 use std::sync::Arc;
 
 use diskq_log::{Memory, Written};
 use memmap2::{MmapMut, MmapOptions, MmapRaw, UncheckedAdvice};
 use parking_lot::Mutex;
+use signal_hook::low_level;
 
 use crate::platform;
 
@@ -184,53 +183,16 @@ fn populate(pages: &MmapRaw) -> io::Result<()> {
 /// A SIGBUS means that a page of a segment could not be read or written: the device failed, or someone made the file
 /// shorter. The process cannot go on, because a store may be half done.
 pub fn install_sigbus_reporter() -> io::Result<()> {
-    // SAFETY: `sigaction` is plain data for which all zeros is a valid value.
-    let mut action: libc::sigaction = unsafe { mem::zeroed() };
-    let handler: extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut libc::c_void) =
-        report_sigbus;
-    action.sa_sigaction = handler as libc::sighandler_t;
-    // RESETHAND: the second SIGBUS, raised below, gets the default action.
-    action.sa_flags = libc::SA_SIGINFO | libc::SA_RESETHAND;
-    // SAFETY: the action is fully initialised and its handler only does what is async-signal-safe.
-    let result = unsafe { libc::sigaction(libc::SIGBUS, &raw const action, ptr::null_mut()) };
-    if result == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
+    // SAFETY: the action writes to a descriptor, and ends the process. Both are async-signal-safe.
+    unsafe { low_level::register(libc::SIGBUS, report_sigbus) }.map(drop)
 }
 
 /// Runs in signal context: no allocation, no lock, no formatting machinery.
-extern "C" fn report_sigbus(
-    _signal: libc::c_int,
-    info: *mut libc::siginfo_t,
-    _context: *mut libc::c_void,
-) {
-    // SAFETY: the kernel passes a valid siginfo to a handler installed with SA_SIGINFO.
-    let info = unsafe { &*info };
-    // SAFETY: for a SIGBUS the kernel fills in the address.
-    let address = unsafe { info.si_addr() } as usize;
-    let line = sigbus_line(address);
-    // SAFETY: write(2) is async-signal-safe; pointer and length are those of a live array.
-    let _written = unsafe { libc::write(libc::STDERR_FILENO, line.as_ptr().cast(), line.len()) };
-    // SAFETY: raise(3) is async-signal-safe. The signal is blocked until the handler returns, and
-    // its action is the default again: the process ends there.
-    let _raised = unsafe { libc::raise(libc::SIGBUS) };
-}
-
-const LINE_HEAD: &[u8; 19] = b"SIGBUS at address 0";
-const LINE_TAIL: &[u8; 62] = b": a page of a mapped file failed (device, or file shortened).\n";
-
-/// The line for `address`, in hexadecimal.
-fn sigbus_line(address: usize) -> [u8; 19 + 1 + 16 + 62] {
-    let mut line = [0; 19 + 1 + 16 + 62];
-    line[..19].copy_from_slice(LINE_HEAD);
-    line[19] = b'x';
-    for (at, digit) in line[20..36].iter_mut().enumerate() {
-        *digit = b"0123456789abcdef"[address >> (60 - 4 * at) & 15];
-    }
-    line[36..].copy_from_slice(LINE_TAIL);
-    line
+fn report_sigbus() {
+    let line = b"SIGBUS: a page of a mapped file failed (device, or file shortened).\n";
+    // The process ends, whether the line could be written or not.
+    let _ = rustix::io::write(io::stderr(), line);
+    let _ = low_level::emulate_default_handler(libc::SIGBUS);
 }
 
 #[cfg(test)]

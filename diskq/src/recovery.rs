@@ -5,14 +5,13 @@
 //! segments stay cold, and are checked when they are loaded. A message that is not whole is one of two things:
 //!
 //! - *damaged*, if the checkpoint owes the message and says that it was synced, or if the device cannot read its bytes.
-//!   Damage is counted and reported, and its bytes are set aside.
+//!   Damage is counted and reported, and its file is set aside when nobody needs the other messages any more.
 //! - *torn* otherwise: nobody was ever promised the message, or it was finished long ago. A torn message is dropped
 //!   without a word.
 //!
 //! A log that cannot be read because of this process or its machine (no descriptors, no memory, no permission) is not
 //! opened at all. Among the errors of a read, only an error of the device counts as damage. Start-up first reads and
-//! judges everything, and only then removes or renames a file. While it judges, it writes or clears seals, and writes
-//! the files of damaged bytes.
+//! judges everything, and only then removes or renames a file. While it judges, it writes or clears seals.
 
 mod checkpoints;
 mod segments;
@@ -225,4 +224,4 @@ const NO_SEQS: SeqRange = SeqRange {
 };
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -400,6 +400,11 @@ impl Log {
         self.context.options.resident_bytes_min = bytes;
     }
 
+    /// Has something large dropped by the keeper.
+    pub fn drop_later(&mut self, garbage: impl Send + 'static) {
+        self.context.ask(Request::Drop(Box::new(garbage)));
+    }
+
     /// Ends the log, for a graceful stop or a deletion. Returns the remaining jobs for the keeper: the jobs that were
     /// not fetched, then one job per memory. If a reply comes later, its memory ([`Reply::into_memory`]) goes to the
     /// keeper, too.
@@ -842,22 +847,11 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a spent tail anew, if it has room for `bytes` bytes. Returns whether it did. A large tail that an earlier
-    /// backlog has left is not begun anew if the supply has another segment.
+    /// Begins a spent tail anew, if it has room for `bytes` bytes. Returns whether it did.
     fn begin_anew(&mut self, bytes: u32, wall_ns: u64) -> bool {
         let tail = self.segments.tail.as_ref();
-        let Some(tail) = tail.filter(|tail| tail.head.bytes >= bytes && self.is_spent(tail)) else {
+        if !tail.is_some_and(|tail| tail.head.bytes >= bytes && self.is_spent(tail)) {
             return false;
-        };
-        let size = tail.head.bytes;
-        self.follow_backlog();
-        if policy::is_oversized(size, self.supply.steady) {
-            if self.supply.can_give(bytes) {
-                return false;
-            }
-            if !self.supply.has_next() {
-                self.supply.prepare_ahead(&mut self.context);
-            }
         }
         let spent = self.segments.tail.take();
         let Some((number, Residency::Mapped(memory))) = spent.map(|it| (it.number, it.residency))

@@ -1,5 +1,6 @@
 //! [`Request`] and [`Reply`]: a log's jobs for the keeper, and the keeper's answers.
 
+use std::any::Any;
 use std::io;
 use std::ops::Range;
 use std::path::Path;
@@ -84,6 +85,8 @@ pub enum Request {
     },
     /// Take back memory that is no file's.
     Free(Memory),
+    /// Drop what nobody needs any more. It is so large that a reactor would take too long.
+    Drop(Box<dyn Any + Send>),
     /// Keep a segment that the device cannot read wholly, under another name.
     SetAside(SegmentNumber),
     /// Unmap and remove a segment.
@@ -171,13 +174,16 @@ impl Request {
         }
     }
 
-    /// Returns true if the request touches no file that another job changes: it reads a cold segment, or writes the
-    /// topic's file under a name of its own. Such a job may overtake every other job.
+    /// Returns true if the request touches no file that another job changes: it reads a cold segment, writes the topic's
+    /// file under a name of its own, or only drops something. Such a job may overtake every other job.
     #[must_use]
     pub fn is_independent(&self) -> bool {
         matches!(
             self,
-            Request::Peek { .. } | Request::Load { .. } | Request::WriteTopicFile { .. }
+            Request::Peek { .. }
+                | Request::Load { .. }
+                | Request::WriteTopicFile { .. }
+                | Request::Drop(_)
         )
     }
 
@@ -255,7 +261,7 @@ impl Failure {
     }
 }
 
-/// The answers of the keeper. Unmap, Free, SetAside and Discard have no answer.
+/// The answers of the keeper. Unmap, Free, Drop, SetAside and Discard have no answer.
 #[derive(Debug)]
 pub enum Reply {
     /// To [`Request::Prepare`].

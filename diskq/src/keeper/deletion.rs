@@ -209,4 +209,4 @@ impl Logs {
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

@@ -121,6 +121,10 @@ impl<F: Files> Keeper<F> {
                 self.free(memory);
                 None
             }
+            Request::Drop(garbage) => {
+                drop(garbage);
+                None
+            }
             Request::SetAside(segment) => {
                 // If the file stays, the next start finds that nobody holds it.
                 let _ = log.map(|log| log.rename_aside(&segment_file(segment)));

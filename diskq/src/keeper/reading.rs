@@ -6,10 +6,9 @@ use std::ops::Range;
 use std::path::Path;
 
 use diskq_log::plant;
-use diskq_log::segment::{self, FRAMES_AT, Head, PAGE_BYTES, seqs_at};
+use diskq_log::segment::{self, Head, PAGE_BYTES, seqs_at};
 use diskq_log::{
-    Damage, DamageKind, Failure, Memory, Piece, SegmentNumber, SeqRange, SlotKind, TOPIC_FILE,
-    segment_file,
+    Damage, DamageKind, Failure, Memory, Piece, SegmentNumber, SeqRange, TOPIC_FILE, segment_file,
 };
 use wire::go_error::system_text;
 use wire::id::Seq;
@@ -20,8 +19,6 @@ use crate::files::Files;
 use crate::mapping::Buffer;
 use crate::platform;
 
-/// The largest number of damaged bytes that the keeper keeps of one segment.
-const SET_ASIDE_BYTES_MAX: usize = 4 << 20;
 /// The bytes of a topic's file that are read at a time.
 const PIECE_BYTES: usize = 1 << 20;
 
@@ -107,7 +104,7 @@ impl<F: Files> LogDirectory<'_, F> {
         // Messages that have never left memory need no check. These messages come from the disk, so each one is
         // checked.
         let holes = segment::scan(memory.as_ref(), wanted, Some(count)).holes(count);
-        damage.extend(self.message_damage(segment, memory.as_ref(), wanted, &holes, true));
+        damage.extend(self.message_damage(segment, wanted, &holes));
         Ok((memory, damage))
     }
 
@@ -187,73 +184,22 @@ impl<F: Files> LogDirectory<'_, F> {
         })
     }
 
-    /// Reports the messages `bad` of a segment, and sets their bytes aside if it may.
+    /// Reports the messages `bad` of a segment.
     pub(crate) fn message_damage(
         &self,
         segment: SegmentNumber,
-        bytes: &[u8],
         head: &Head,
         bad: &[Range<u32>],
-        may_keep: bool,
     ) -> Vec<Damage> {
-        if bad.is_empty() {
-            return Vec::new();
-        }
-        let aside = format!("{:012}.damaged", segment.0);
-        let kept = match may_keep.then(|| self.set_aside(&aside, bytes, head.slots, bad)) {
-            None => "its bytes stay where they are".to_owned(),
-            Some(Ok(())) => format!("its bytes are kept in {aside}"),
-            Some(Err(error)) => format!(
-                "its bytes could not be kept in {aside}: {}",
-                system_text(&error)
-            ),
-        };
+        let at = |index| segment::slot_offset(head.bytes as usize, head.slots, index).unwrap_or(0);
         let to_damage = |indices: &Range<u32>| Damage {
             kind: DamageKind::Messages,
             file: self.shown(&segment_file(segment)),
-            offset: segment::slot_offset(bytes.len(), head.slots, indices.start).unwrap_or(0)
-                as u64,
+            offset: at(indices.start) as u64,
             seqs: seqs_at(head.base, indices),
-            detail: format!("slot or frame does not agree with its CRC; {kept}"),
+            detail: "slot or frame does not agree with its CRC".to_owned(),
         };
         bad.iter().map(to_damage).collect()
-    }
-
-    /// Keeps the slots and frames of `bad` in a file for an operator. For each run of bad messages, the file has a line
-    /// of text, the slots, and the bytes between the frames of the two whole neighbours.
-    fn set_aside(
-        &self,
-        name: &str,
-        bytes: &[u8],
-        kind: SlotKind,
-        bad: &[Range<u32>],
-    ) -> io::Result<()> {
-        let mut out = Vec::new();
-        for indices in bad {
-            let slots_at = segment::slot_offset(bytes.len(), kind, indices.end - 1).unwrap_or(0);
-            let slots_end = slots_at + (indices.end - indices.start) as usize * kind.bytes();
-            let before = indices
-                .start
-                .checked_sub(1)
-                .and_then(|i| segment::slot_at(bytes, kind, i));
-            let after = segment::slot_at(bytes, kind, indices.end);
-            let start = before.map_or(FRAMES_AT, |slot| slot.end) as usize;
-            let end = after.map_or(0, |slot| slot.start) as usize;
-            let slots = bytes.get(slots_at..slots_end).unwrap_or_default();
-            let frames = bytes.get(start..end).unwrap_or_default();
-            let head = format!(
-                "\nslots {}..{}: {} bytes from {slots_at}, frames: {} bytes from {start}\n",
-                indices.start,
-                indices.end,
-                slots.len(),
-                frames.len()
-            );
-            for part in [head.as_bytes(), slots, frames] {
-                let room = SET_ASIDE_BYTES_MAX.saturating_sub(out.len());
-                out.extend_from_slice(&part[..part.len().min(room)]);
-            }
-        }
-        self.files.write_at(&self.path.join(name), 0, &out)
     }
 }
 

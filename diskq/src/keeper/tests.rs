@@ -142,7 +142,7 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
 }
 
 #[test]
-fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
+pub(crate) fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
     for fails in [false, true] {
         let keeper = keeper();
         let mut shared = keeper.shared_sync().unwrap();

@@ -157,17 +157,6 @@ fn a_short_file_is_refused_not_stretched() {
     assert_eq!(file.metadata().unwrap().len(), 4096);
 }
 
-#[test]
-fn the_line_is_readable() {
-    let line = sigbus_line(0x7f00_dead_b000);
-    let text = std::str::from_utf8(&line).unwrap();
-    assert!(
-        text.starts_with("SIGBUS at address 0x00007f00deadb000: "),
-        "{text}"
-    );
-    assert!(text.ends_with(".\n"));
-}
-
 /// Runs in a child of the test below: touches a page behind the end of the file.
 #[test]
 fn sigbus_child() {
@@ -191,9 +180,5 @@ fn sigbus_says_one_line_and_ends_the_process() {
         .unwrap();
     assert_eq!(output.status.signal(), Some(libc::SIGBUS));
     let errors = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(
-        errors.matches("SIGBUS at address 0x").count(),
-        1,
-        "{errors}"
-    );
+    assert_eq!(errors.matches("SIGBUS: a page").count(), 1, "{errors}");
 }

@@ -268,9 +268,8 @@ impl<F: Files> Opening<'_, F> {
             .flat_map(|hole| within(*hole, &must_hold))
             .map(|lost| lost.start.since(head.base) as u32..lost.end.since(head.base) as u32)
             .collect();
-        let damage = self
-            .directory
-            .message_damage(number, &bytes, &head, &bad, self.may_change);
+        segment.is_unreadable |= !bad.is_empty();
+        let damage = self.directory.message_damage(number, &head, &bad);
         self.recovered.damage.extend(damage);
         self.add_deferred(&head, &scan);
         self.add_origins(&head, &scan, &bytes);

@@ -4,7 +4,7 @@ use std::time::Duration;
 use diskq_log::checkpoint::{self, CHECKPOINT_FILE, PLACES, Roster};
 use diskq_log::{
     ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Durable, Pages,
-    Run, Taken, segment, segment_file,
+    Run, STATE_FILES, Taken, segment, segment_file,
 };
 use wire::id::SEQ_MAX;
 
@@ -199,7 +199,7 @@ fn a_directory_that_is_not_there_is_an_empty_log() {
 
 /// T7 over whole files: in the sealed segment that start-up does not read, and in the tail.
 #[test]
-fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
+pub(crate) fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
     for segment in ["000000000001.segment", "000000000003.segment"] {
         for at in (0..8192).step_by(3) {
             let (files, first) = disk_with(80);
@@ -213,7 +213,7 @@ fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
 
 /// T7 for each bit of the newest checkpoint: an older one stands in, nothing is lost.
 #[test]
-fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
+pub(crate) fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
     let (pristine, _) = disk_with(80);
     let path = directory().join(CHECKPOINT_FILE);
     let newest = places_by_age(&pristine)[PLACES - 1];
@@ -338,7 +338,7 @@ fn write_channels(log: &mut Log, names: &[&str], keeper: &Keeper<SimFiles>) {
 /// Two processes were killed one after the other between a checkpoint and its sync. The third one took the first of
 /// these two checkpoints for durable: it answered a SUB at once, and overwrote the only checkpoint that was durable.
 #[test]
-fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one() {
+pub(crate) fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one() {
     const CALLS: u64 = 12;
     let mut believed = 0;
     for seed in 0..CALLS * CALLS * CALLS {
@@ -530,14 +530,33 @@ fn a_copy_stands_in_for_what_it_was_made_of() {
     assert!(files.length(&copy).is_ok());
 }
 
+/// A power failure may tear a copy that was not synced.
 #[test]
-fn damaged_bytes_are_set_aside() {
-    let (files, _) = disk_with(80);
-    files.damage(&file(3), 200, 1);
-    let damage = open(&files).damage;
-    assert_eq!((damage.len(), damage[0].kind), (1, DamageKind::Messages));
-    let kept = directory().join("000000000003.damaged");
-    assert!(files.length(&kept).unwrap() > 250);
+pub(crate) fn a_torn_copy_leaves_its_original_alone() {
+    let (files, first) = disk_with(80);
+    let mut image = start_of(&files, &file(1), 8192);
+    image[3000..3512].fill(0);
+    put(&files, &file(40), &image);
+    assert_eq!(read_all(open(&files), &files, first), (80, 0));
+}
+
+#[test]
+fn a_segment_with_damage_is_set_aside_when_nobody_needs_it() {
+    // A load finds the damage of the first segment, and the start that of the third one.
+    for (number, at_start) in [(1, vec![]), (3, vec![DamageKind::Messages])] {
+        let (files, _) = disk_with(80);
+        files.damage(&file(number), 200, 1);
+        let keeper = Keeper::new(files.clone(), data_path());
+        let recovered = open(&files);
+        assert_eq!(kinds(&recovered), at_start);
+        let (mut log, found) = take_all(recovered, &keeper, |_, _| {});
+        assert_eq!(log.stats().damaged_count, 1);
+        found.iter().for_each(|range| log.release_range(*range));
+        record(&mut log, Vec::new(), &keeper);
+        let name = segment_file(SegmentNumber(number));
+        let kept = directory().join(format!("{name}.damaged"));
+        assert!(files.length(&kept).is_ok() && files.length(&file(number)).is_err());
+    }
 }
 
 #[test]
@@ -866,6 +885,24 @@ fn a_segment_that_is_too_short_costs_what_it_lost() {
         assert_eq!(read + damaged, 80, "{bytes} bytes");
         assert!(damaged > 0 && read >= 48, "{bytes} bytes: {damaged} lost");
     }
+}
+
+#[test]
+pub(crate) fn the_older_of_two_states_counts_if_the_newer_one_is_wrong() {
+    let (files, keeper, mut log) = new_log();
+    for body in [b"old", b"new"] {
+        log.save_state(log.next_seq(), body.to_vec());
+        serve(&mut log, &keeper);
+    }
+    let newer = directory().join(STATE_FILES[0]);
+    let bytes = files.length(&newer).unwrap();
+    files.damage(&newer, bytes as usize - 1, 1);
+    let options = LogOptions {
+        slots: SlotKind::WithOrigin,
+        ..options()
+    };
+    let recovered = open_log(&files, &data_path(), TOPIC, options, WALL_NS).unwrap();
+    assert_eq!(recovered.state.expect("one is whole").body, b"old");
 }
 
 /// Regression: the clock was set back, and no message was left of those that a state covered. So new messages got seqs

@@ -15,7 +15,6 @@ use crate::publisher_numbers::PublisherNumbers;
 use crate::restored_keys::RestoredKeys;
 use crate::rules::{DedupRule, DedupRules};
 use crate::stats::{KeyStats, NumberStats};
-use crate::table::FreedTable;
 use diskq_log::{AppendError, Log, LogOptions, Notice, Now, SavedState, Seq, SeqRange};
 use std::sync::Arc;
 use std::time::Duration;
@@ -143,10 +142,16 @@ impl Gate {
         }
     }
 
-    /// Puts the next slice of a save together, of about `entries` entries of a turn's work. Returns how many it took.
+    /// Puts the next slice of a save together, of about `entries` entries of a turn's work. Returns how many it took. Gives
+    /// tables that are no longer needed to the log's keeper.
     pub fn continue_save(&mut self, log: &mut Log, entries: usize) -> usize {
         match &mut self.memory {
-            Memory::Keys(keys) => keys.continue_save(log, entries),
+            Memory::Keys(keys) => {
+                if let Some(tables) = keys.tables.take_unneeded() {
+                    log.drop_later(tables);
+                }
+                keys.continue_save(log, entries)
+            }
             Memory::Numbers(numbers) => numbers.continue_save(log, entries),
         }
     }
@@ -192,23 +197,6 @@ impl Gate {
         }
     }
 
-    /// Takes the gate apart at the deletion of its topic. Returns the tables that are to be freed.
-    #[must_use]
-    pub fn into_tables(self) -> Vec<Box<dyn FreedTable>> {
-        match self.memory {
-            Memory::Keys(keys) => boxed(keys.into_tables()),
-            Memory::Numbers(numbers) => numbers.into_tables(),
-        }
-    }
-
-    /// Takes the tables that are no longer needed, and are to be freed.
-    pub fn take_unneeded(&mut self) -> Vec<Box<dyn FreedTable>> {
-        match &mut self.memory {
-            Memory::Keys(keys) => boxed(keys.tables.take_unneeded()),
-            Memory::Numbers(_) => Vec::new(),
-        }
-    }
-
     // --- what others see
 
     /// Takes the text of a WARNING line about the topic.
@@ -238,13 +226,6 @@ impl Gate {
             Memory::Numbers(numbers) => numbers.check(),
         }
     }
-}
-
-fn boxed(tables: Vec<Vec<u128>>) -> Vec<Box<dyn FreedTable>> {
-    let tables = tables.into_iter();
-    tables
-        .map(|table| Box::new(table) as Box<dyn FreedTable>)
-        .collect()
 }
 
 #[cfg(test)]

@@ -1,12 +1,11 @@
 //! [`JsonPointer`]: the value in a body that is the message's key.
 
 mod scanner;
-mod string;
 
 use crate::fingerprint::{Fingerprint, KeyHasher};
 use scanner::JsonScanner;
+use std::borrow::Cow;
 use std::fmt;
-use string::decoded;
 
 /// Bytes of a body that are searched: 1 MiB. A longer search would hold up the other clients of the shard.
 pub(crate) const SEARCHED_MAX: usize = 1 << 20;
@@ -145,6 +144,16 @@ impl JsonPointer {
 impl fmt::Display for JsonPointer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
+    }
+}
+
+/// Returns the bytes that a string stands for. A string without escapes costs no allocation. A string that is no text, for
+/// example because it has half of a surrogate pair, stands for itself.
+fn decoded(string: &[u8]) -> Cow<'_, [u8]> {
+    let text = || serde_json::from_slice::<String>(&[b"\"", string, b"\""].concat());
+    match string.contains(&b'\\').then(text) {
+        Some(Ok(text)) => Cow::Owned(text.into_bytes()),
+        None | Some(Err(_)) => Cow::Borrowed(string),
     }
 }
 

@@ -126,11 +126,6 @@ impl KeyTable {
         keys_max(self.slots.len()).saturating_sub(self.count)
     }
 
-    /// Returns the slots, whose keys are not needed any more.
-    pub(crate) fn into_slots(self) -> Vec<u128> {
-        self.slots
-    }
-
     /// Returns false if the table has room for no key, because it has no slots.
     #[inline]
     pub(crate) fn has_slots(&self) -> bool {

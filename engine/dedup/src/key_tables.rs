@@ -203,19 +203,10 @@ impl KeyTables {
         !lost.is_empty() && older.chain([&self.newest]).any(|it| it.names_any(lost))
     }
 
-    /// Takes the tables that are to be freed.
+    /// Takes the tables that are to be freed. `None`: there are none.
     #[inline]
-    pub(crate) fn take_unneeded(&mut self) -> Vec<Vec<u128>> {
-        let unneeded = self.spare.split_off(self.spare.len().min(1));
-        unneeded.into_iter().map(KeyTable::into_slots).collect()
-    }
-
-    /// Takes the tables apart. Returns their slots, except those that the keeper is writing to a file.
-    pub(crate) fn into_tables(self) -> Vec<Vec<u128>> {
-        let older = self.older.into_iter().map(Arc::try_unwrap);
-        let unshared = older.filter_map(Result::ok);
-        let all = unshared.chain(self.spare).chain([self.newest]);
-        all.map(KeyTable::into_slots).collect()
+    pub(crate) fn take_unneeded(&mut self) -> Option<Vec<KeyTable>> {
+        (self.spare.len() > 1).then(|| self.spare.split_off(1))
     }
 
     /// Returns the seq of the message with this key, if a table has the key and the message is not lost.

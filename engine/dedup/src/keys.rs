@@ -201,17 +201,6 @@ impl Keys {
         }
     }
 
-    /// Takes the keys apart at the deletion of their topic. Returns the tables that are to be freed.
-    pub(crate) fn into_tables(self) -> Vec<Vec<u128>> {
-        // The snapshot shares tables, so it goes first.
-        let copy = match self.step {
-            KeysSaveStep::Snapshot(snapshot) => snapshot.into_slots(),
-            KeysSaveStep::Idle | KeysSaveStep::Writing => None,
-        };
-        let tables = self.tables.into_tables();
-        tables.into_iter().chain(copy).collect()
-    }
-
     pub(crate) fn stats(&self, now: Now) -> KeyStats {
         let mut stats = self.counts.clone();
         self.tables.fill_stats(clock_ms(now.mono), &mut stats);

@@ -40,4 +40,3 @@ pub use rules::{
 };
 pub use saved_keys::{SavedKeys, SavedKeysError};
 pub use stats::{KeyStats, NumberStats};
-pub use table::FreedTable;

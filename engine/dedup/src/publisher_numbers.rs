@@ -15,7 +15,6 @@ use crate::publication::{Fates, Publication};
 use crate::publishers::{Known, Publishers, TableEncoder};
 use crate::rules::PublisherRule;
 use crate::stats::NumberStats;
-use crate::table::FreedTable;
 use diskq_log::range::{push_joined, within};
 use diskq_log::{Log, LogOptions, Now, SavedState, Seq, SeqRange, plant};
 use std::time::Duration;
@@ -160,15 +159,6 @@ impl PublisherNumbers {
             push_joined(&mut self.held, range);
             log.retain(range, 1);
         }
-    }
-
-    /// Takes the table apart at the deletion of its topic. Returns the memory that is to be freed.
-    pub(crate) fn into_tables(self) -> Vec<Box<dyn FreedTable>> {
-        let mut tables = self.publishers.into_tables();
-        if let NumbersSaveStep::Encoding(_, encoder) = self.step {
-            tables.push(Box::new(encoder.body));
-        }
-        tables
     }
 
     pub(crate) fn stats(&self) -> NumberStats {

@@ -31,7 +31,6 @@
 mod index;
 mod numbers;
 
-use crate::table::FreedTable;
 use diskq_log::plant;
 use index::Index;
 pub(crate) use numbers::Known;
@@ -129,15 +128,6 @@ impl Publishers {
             uses: 0,
             evicted_count: 0,
         }
-    }
-
-    /// Takes the table apart. Returns the memory that is to be freed.
-    pub(crate) fn into_tables(self) -> Vec<Box<dyn FreedTable>> {
-        let index = self.index.into_slots();
-        let words = [self.bits, self.dirty].map(|it| Box::new(it) as Box<dyn FreedTable>);
-        let mut tables: Vec<Box<dyn FreedTable>> = vec![Box::new(self.entries), Box::new(index)];
-        tables.extend(words);
-        tables
     }
 
     /// The number of publishers that are remembered.

@@ -143,15 +143,6 @@ impl KeysSnapshot {
         0
     }
 
-    /// Gives the snapshot up. Returns its copy of the newest table.
-    pub(crate) fn into_slots(self) -> Option<Vec<u128>> {
-        let mut tables = self.tables.into_iter();
-        tables.find_map(|table| match table.slots {
-            Slots::Copied { slots, .. } => Some(slots),
-            Slots::Shared(_) => None,
-        })
-    }
-
     fn head(&self) -> [u8; HEAD_BYTES] {
         let mut head = [0; HEAD_BYTES];
         head[..8].copy_from_slice(MAGIC);

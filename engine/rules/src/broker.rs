@@ -479,9 +479,6 @@ impl Broker {
             topic.check(&self.clients);
             assert_eq!(self.by_name.get(&topic.name), Some(&key));
             self.to_do.topics_to_pump.check(key, &topic.listed.to_pump);
-            self.to_do
-                .topics_to_release
-                .check(key, &topic.listed.to_release);
             assert!(shard_of(&*topic.name, self.options.shards) == self.options.shard);
             assert_eq!(self.unhealthy.contains(&key), topic.log.health().is_some());
         }

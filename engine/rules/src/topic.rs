@@ -21,7 +21,7 @@ mod unfinished_checkpoint;
 mod waits;
 
 use crate::channel::Channel;
-use crate::channel::dead_letters::{DeadLetter, DeadLetterRules, LettersEnd, MovedLetters};
+use crate::channel::dead_letters::{DeadLetter, DeadLetterRules, MovedLetters};
 use crate::channel::delivery::Delivery;
 use crate::channel::discarded::Discarded;
 use crate::client::Clients;
@@ -114,8 +114,6 @@ impl TopicOptions {
 pub(crate) struct TopicListed {
     /// In the broker's `topics_to_pump`.
     pub(crate) to_pump: Listed,
-    /// In the broker's `topics_to_release`.
-    pub(crate) to_release: Listed,
     /// The broker's timer for the topic, if one is set.
     pub(crate) timer_at: Option<Duration>,
 }
@@ -127,8 +125,6 @@ pub(crate) struct TopicOutput {
     pub(crate) news: Vec<String>,
     /// Messages on their way to dead-letter topics.
     pub(crate) dead_letters: Vec<(ChannelId, DeadLetter)>,
-    /// The channels whose dead letters are held, until letters of the shard have arrived.
-    pub(crate) held_letters: Vec<ChannelId>,
 }
 
 /// Counters since the start of the process, as in /stats.
@@ -376,11 +372,11 @@ impl Topic {
         if let Some(undo) = channel.undo.take() {
             self.discard_undo(*undo);
         }
-        let mut discarded = channel.empty(clients);
-        if let Some(unfinished) = &mut self.checkpoints.unfinished {
-            discarded.runs.extend(unfinished.remove_channel(id));
+        self.discarded.push(channel.empty(clients));
+        let unfinished = self.checkpoints.unfinished.as_mut();
+        if let Some(runs) = unfinished.and_then(|it| it.remove_channel(id)) {
+            self.log.drop_later(runs);
         }
-        self.discarded.push(discarded);
         self.make_checkpoint_due();
         channel.consumers.all
     }
@@ -391,30 +387,6 @@ impl Topic {
         let discarded = self.channels[id].empty(clients);
         self.discarded.push(discarded);
         self.make_checkpoint_due();
-    }
-
-    /// Takes the topic apart at its deletion. Returns its log, and the lists that have to be dropped in slices, one per
-    /// turn.
-    pub(crate) fn close(mut self) -> (Log, Vec<Discarded>) {
-        if let Some(undo) = self.undo.take() {
-            self.discard_undo(*undo);
-        }
-        let mut discarded = self.discarded;
-        discarded.extend(self.grace.map(|grace| Discarded {
-            waiting: grace.kept.messages,
-            ..Discarded::default()
-        }));
-        discarded.push(Discarded {
-            waiting: self.undistributed.messages,
-            undistributed_deferred: self.undistributed.deferred,
-            runs: self
-                .checkpoints
-                .unfinished
-                .map_or(Vec::new(), |it| it.into_runs()),
-            tables: self.gate.map_or(Vec::new(), |gate| gate.into_tables()),
-            ..Discarded::default()
-        });
-        (self.log, discarded)
     }
 
     /// Drops what no channel has been given yet.
@@ -838,15 +810,11 @@ impl Topic {
             let (letters, budget) = (&mut self.output.dead_letters, &mut *delivery.letters);
             let is_served = budget.is_left();
             let take = |letter| letters.push((id, letter));
-            let end = match self.checkpoints.stopping {
-                Stopping::No => channel.take_dead_letters(&mut self.log, budget, take),
-                _ => LettersEnd::Nothing,
-            };
-            match end {
-                LettersEnd::Nothing => {}
-                LettersEnd::Turn if is_served => again.push(id),
-                LettersEnd::Turn => unserved.push(id),
-                LettersEnd::Held => self.output.held_letters.push(id),
+            if self.checkpoints.stopping == Stopping::No
+                && channel.take_dead_letters(delivery.now, &mut self.log, budget, take)
+            {
+                let next = if is_served { &mut again } else { &mut unserved };
+                next.push(id);
             }
             let at = channel.next_timeout();
             plant!(TimerLost, let at = None);
@@ -857,13 +825,13 @@ impl Topic {
             self.channels.pump_later(id);
         }
         while let Some(discarded) = self.discarded.last_mut()
-            && discarded.release_slice(Some(&mut self.log), work)
+            && discarded.release_slice(&mut self.log, work)
         {
             self.discarded.pop();
         }
     }
 
-    /// Goes on with the save of what the gate remembers, and takes what the gate has for others.
+    /// Goes on with the save of what the gate remembers, and takes its lines for the log.
     fn pump_gate(&mut self, work: &mut Work) {
         let Some(gate) = &mut self.gate else {
             return;
@@ -872,24 +840,6 @@ impl Topic {
         let (name, news) = (&self.name, gate.take_news());
         let lines = news.map(|text| format!("TOPIC({name}): {text}"));
         self.output.news.extend(lines);
-        let tables = gate.take_unneeded();
-        if !tables.is_empty() {
-            self.discarded.push(Discarded {
-                tables,
-                ..Discarded::default()
-            });
-        }
-    }
-
-    /// Lets the dead letters leave that were held: see [`LettersEnd::Held`].
-    pub(crate) fn release_letters(&mut self) {
-        for id in std::mem::take(&mut self.output.held_letters) {
-            // A channel that was deleted has no letters.
-            if let Some(channel) = self.channels.get_mut(id) {
-                channel.release_dead_letters();
-                self.channels.pump_later(id);
-            }
-        }
     }
 
     /// Returns true when the next turn has to continue unfinished work.

@@ -90,11 +90,6 @@ impl Runs {
         }
     }
 
-    /// Drops a part of the list, of bounded size. Returns false when the list is empty.
-    pub fn drop_chunk(&mut self) -> bool {
-        self.chunks.pop().is_some()
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.chunks.is_empty()
     }

@@ -260,9 +260,8 @@ impl Log {
     fn take_memory(&mut self, index: usize, memory: Memory, damage: Vec<Damage>) {
         self.end_loading(index, Residency::Loaded(memory));
         self.segments.note_read(index);
+        self.segments.sealed[index].is_unreadable |= !damage.is_empty();
         for damage in damage {
-            let is_foreign = damage.kind == DamageKind::Foreign;
-            self.segments.sealed[index].is_unreadable |= is_foreign;
             // Damage that the start or an earlier load found is counted and told already.
             let added = self.segments.add_damage(Which::Sealed(index), damage.seqs);
             if added > 0 || damage.seqs.is_empty() {

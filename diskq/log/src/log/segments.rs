@@ -63,7 +63,7 @@ pub struct Segment {
     pub named_by: u64,
     /// Messages in it that are lost, sorted.
     pub damaged: Vec<SeqRange>,
-    /// True if bytes of its file could not be read, or not be trusted. Then the file is set aside instead of removed
+    /// True if bytes of its file could not be read, or are damaged. Then the file is set aside instead of removed
     /// when nobody needs the segment any more.
     pub is_unreadable: bool,
     /// True if its file is durable as a whole.

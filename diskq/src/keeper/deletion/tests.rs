@@ -107,7 +107,7 @@ fn while_a_deletion_fails_the_jobs_of_its_name_fail() {
 
 /// The kernel reports a lost name to one sync only, and the name may be any topic's.
 #[test]
-fn a_failed_sync_of_the_data_path_is_final() {
+pub(crate) fn a_failed_sync_of_the_data_path_is_final() {
     let keeper = durable_log("t");
     keeper.files().fail_next(Call::SyncDir, libc::EIO);
     for topic in ["t", "t", "never was"] {

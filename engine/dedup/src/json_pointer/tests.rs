@@ -186,3 +186,21 @@ fn beside_another_parser() {
     }
     assert!(found > 8_000, "{found}");
 }
+
+#[test]
+fn decoded_strings() {
+    let decode = |text: &str| String::from_utf8(decoded(text.as_bytes()).into_owned());
+    for (text, expected) in [
+        ("", ""),
+        ("plain é", "plain é"),
+        (r#"\"\\\/\b\f\n\r\t"#, "\"\\/\u{8}\u{c}\n\r\t"),
+        (r"\u0041\u00e9\u20AC", "Aé€"),
+        (r"\ud83d\ude00!", "😀!"),
+        (r"\u0000", "\0"),
+    ] {
+        assert_eq!(decode(text).as_deref(), Ok(expected), "{text}");
+    }
+    for half in [&br"\ud83dx"[..], br"\ude00\ud83d"] {
+        assert_eq!(*decoded(half), *half);
+    }
+}

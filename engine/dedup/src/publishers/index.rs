@@ -57,11 +57,6 @@ impl Index {
         Some(())
     }
 
-    /// Takes the index apart. Returns its memory.
-    pub(super) fn into_slots(self) -> Vec<u64> {
-        self.slots
-    }
-
     pub(super) fn count(&self) -> usize {
         self.count
     }

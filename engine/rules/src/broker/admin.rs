@@ -9,7 +9,7 @@ use crate::output::{Change, DeletedLog, Output};
 use crate::pause::Pause;
 use crate::topic::{Retrier, Waiter};
 use crate::undo::NoUndo;
-use diskq_log::{Now, plant};
+use diskq_log::{Now, Request, plant};
 use std::sync::Arc;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
@@ -322,16 +322,16 @@ impl Broker {
         let armed = &mut topic.listed.timer_at;
         self.timers.set(Timer::Topic(key), armed, None);
         self.by_name.remove(&topic.name);
-        let is_ephemeral = topic.ephemeral;
-        let name = topic.name.clone();
-        let (log, discarded) = topic.close();
-        self.to_do.discarded.extend(discarded);
         self.out.push(Output::DeleteLog(DeletedLog {
-            topic: name,
-            is_ephemeral,
-            requests: log.close(),
+            topic: topic.name.clone(),
+            is_ephemeral: topic.ephemeral,
+            requests: std::mem::take(&mut topic.log).close(),
             task,
         }));
+        // The topic may have lists of millions of messages.
+        let name = topic.name.clone();
+        let drop = Request::Drop(Box::new(topic));
+        self.out.push(Output::Keeper(key, name, drop));
     }
 
     /// Closes the connections of a channel that is gone.

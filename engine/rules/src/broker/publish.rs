@@ -343,9 +343,6 @@ impl Broker {
     }
 }
 
-/// The most topics whose held letters are released in one turn.
-const RELEASED_MAX: usize = 64;
-
 /// Moves dead letters from their channels to the dead-letter topics, which may belong to any shard.
 ///
 /// ```text
@@ -379,22 +376,6 @@ impl Broker {
     /// Notes that a letter with a body of this size is not on its way any more.
     pub(super) fn letter_arrived(&mut self, body_bytes: usize) {
         self.letters.bytes -= LetterBudget::bytes_of(body_bytes);
-    }
-
-    /// Releases topics whose dead letters were held, if there is room for more letters on their way. While all the room
-    /// is taken, answers are to come, and the turn of the next answer looks again.
-    pub(super) fn release_letters(&mut self) {
-        let mut left = RELEASED_MAX;
-        while left > 0 && self.letters.bytes < self.options.dead_letter_bytes {
-            let Some(key) = self.to_do.next_to_release(&mut self.topics) else {
-                return;
-            };
-            if let Some(topic) = self.topics.get_mut(key) {
-                topic.release_letters();
-                self.pump_later(key);
-                left -= 1;
-            }
-        }
     }
 
     /// Delivers what this shard forwards to itself: dead letters, and the answers to them. Mail goes to other shards

@@ -28,9 +28,6 @@ use wire::identify::GrantedUpgrade;
 
 /// Topics, channels and connections in a slice of a snapshot. They take about 0.1 ms.
 const SLICE_ENTRIES: usize = 128;
-/// A channel whose latency is measured counts as this many entries: the sum of its window takes some microseconds, and its
-/// other figures take less than one.
-const LATENCY_ENTRIES: usize = 6;
 
 /// The channels that a slice of a snapshot has got of a topic.
 #[derive(Default)]
@@ -72,10 +69,6 @@ impl Broker {
         unfinished: &mut UnfinishedSnapshot,
     ) -> bool {
         self.now = now;
-        let entries_per_channel = match self.options.topic.latency {
-            None => 1,
-            Some(_) => LATENCY_ENTRIES,
-        };
         let mut entries = 0;
         while entries < SLICE_ENTRIES {
             let entries_left = SLICE_ENTRIES - entries;
@@ -108,11 +101,10 @@ impl Broker {
                 continue;
             }
             // A topic that fits into a slice is not divided, even if the slice has others.
-            let channels_max = SLICE_ENTRIES / entries_per_channel;
-            let added = self.add_channels(filter, &mut topic, stats, channels_max);
+            let added = self.add_channels(filter, &mut topic, stats);
             unfinished.consumers = added.consumers_left;
-            entries += 1 + added.channels * entries_per_channel + added.consumers;
-            if added.channels == channels_max || !unfinished.consumers.is_empty() {
+            entries += 1 + added.channels + added.consumers;
+            if added.channels == SLICE_ENTRIES || !unfinished.consumers.is_empty() {
                 unfinished.divided = Some(topic);
             } else {
                 stats.e2e_processing_latency = latency::stats_of_sum(
@@ -146,17 +138,18 @@ impl Broker {
         }
     }
 
-    /// Adds the next channels of a topic, at most `channels_max`, as far as they are wanted. Ends at a channel whose consumers
-    /// do not fit into a slice.
+    /// Adds the next channels of a topic, a slice at most, as far as they are wanted. Ends at a channel whose consumers do not
+    /// fit into a slice.
     fn add_channels(
         &mut self,
         filter: &StatsFilter,
         divided: &mut DividedTopic,
         stats: &mut TopicStats,
-        channels_max: usize,
     ) -> AddedChannels {
         let topic = &mut self.topics[divided.key];
-        let ids = topic.channels.after(divided.after.as_deref(), channels_max);
+        let ids = topic
+            .channels
+            .after(divided.after.as_deref(), SLICE_ENTRIES);
         for id in &ids {
             topic.channels[*id].drop_finished();
         }

@@ -61,13 +61,11 @@ a: SUB t ch => OK
 a: NOP
 a: PUB t | x => OK
 a: RDY 0
-a: CLS
-a< CLOSE_WAIT
+a: CLS => CLOSE_WAIT
 a: RDY 1
 a: RDY nonsense
 a: PUB t | x => OK
-a: FIN 0123456789abcdef
-a< E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
+a: FIN 0123456789abcdef => E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
 a: NOP
 ",
     );
@@ -137,10 +135,8 @@ fn what_ends_a_connection_and_how() {
     // Without heartbeats nobody would notice a dead consumer.
     check(
         "
-a: IDENTIFY | {\"heartbeat_interval\":-1}
-a< OK
-a: SUB t ch
-a< E_INVALID cannot SUB with heartbeats disabled
+a: IDENTIFY | {\"heartbeat_interval\":-1} => OK
+a: SUB t ch => E_INVALID cannot SUB with heartbeats disabled
 a closed
 ",
     );
@@ -163,38 +159,28 @@ fn an_overlong_line_closes_without_a_word() {
 scripts! {
 /// Section 8.3: MPUB makes its topic before it looks at the messages; PUB does not.
 a_bad_mpub_still_makes_its_topic: "
-a: MPUB made | ,
-a< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+a: MPUB made | , => E_BAD_MESSAGE MPUB invalid message(0) body size 0
 a closed
-stats made
-= depth 0, messages 0, bytes 0
-b! PUB unmade\\n\\0\\0\\0\\0
-b< E_BAD_MESSAGE PUB invalid message body size 0
+stats made => depth 0
+b! PUB unmade\\n\\0\\0\\0\\0 => E_BAD_MESSAGE PUB invalid message body size 0
 b closed
-stats unmade
-= no such topic
+stats unmade => no such topic
 ";
 
 /// Section 13: RDY is a level.
 rdy_is_a_level_not_a_credit: "
 a: SUB t ch => OK
 p: MPUB t | 1,2,3,4,5 => OK
+a: RDY 2 => 1 (1), 2 (1)
 a: RDY 2
-a< 1 (1)
-a< 2 (1)
-a: RDY 2
-a: FIN #1
-a< 3 (1)
+a: FIN #1 => 3 (1)
 a: RDY 1
 a: FIN #2
-a: FIN #3
-a< 4 (1)
+a: FIN #3 => 4 (1)
 a: RDY 0
 a: FIN #4
-stats t/ch
-= depth 1, in flight 0, deferred 0, messages 5, requeued 0, timed out 0, clients 1
-a: RDY
-a< 5 (1)
+stats t/ch => depth 1, messages 5, clients 1
+a: RDY => 5 (1)
 ";
 
 /// A consumer that had all its RDY allows gets the next messages when it has credit for an eighth
@@ -202,32 +188,14 @@ a< 5 (1)
 a_saturated_consumer_is_refilled_in_runs: "
 a consumes t ch 16
 p: MPUB t | 1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21 => OK
-a< 1 (1)
-a< 2 (1)
-a< 3 (1)
-a< 4 (1)
-a< 5 (1)
-a< 6 (1)
-a< 7 (1)
-a< 8 (1)
-a< 9 (1)
-a< 10 (1)
-a< 11 (1)
-a< 12 (1)
-a< 13 (1)
-a< 14 (1)
-a< 15 (1)
-a< 16 (1)
+a< 1 (1), 2 (1), 3 (1), 4 (1), 5 (1), 6 (1), 7 (1), 8 (1), 9 (1), 10 (1), 11 (1), 12 (1), 13 (1)
+a< 14 (1), 15 (1), 16 (1)
 a: FIN #1
-a: FIN #2
-a< 17 (1)
-a< 18 (1)
+a: FIN #2 => 17 (1), 18 (1)
 a: FIN #3
-+1ms
-a< 19 (1)
++1ms => a< 19 (1)
 a: FIN #4
-a: RDY 16
-a< 20 (1)
+a: RDY 16 => 20 (1)
 ";
 
 /// Section 15: REQ 0 goes to the tail, REQ n waits, attempts grow at the next delivery.
@@ -235,16 +203,12 @@ requeue_now_and_later: "
 a consumes t ch 1
 p: PUB t | x => OK
 a< x (1)
-a: REQ #x 0
-a< x (2)
+a: REQ #x 0 => x (2)
 a: REQ #x 500
-stats t/ch
-= depth 0, in flight 0, deferred 1, messages 1, requeued 2, timed out 0, clients 1
+stats t/ch => depth 0, deferred 1, messages 1, requeued 2, clients 1
 +499ms
-+1ms
-a< x (3)
-a: REQ #x nonsense
-a< E_INVALID REQ could not parse timeout nonsense
++1ms => a< x (3)
+a: REQ #x nonsense => E_INVALID REQ could not parse timeout nonsense
 a closed
 ";
 
@@ -253,11 +217,9 @@ a consumes t ch 5
 p: DPUB t 1000 | late => OK
 p: PUB t | soon => OK
 a< soon (1)
-stats t/ch
-= depth 0, in flight 1, deferred 1, messages 2, requeued 0, timed out 0, clients 1
+stats t/ch => depth 0, in flight 1, deferred 1, messages 2, clients 1
 +999ms
-+1ms
-a< late (1)
++1ms => a< late (1)
 ";
 
 /// Found by reading: a message whose deferral has ended waits without an attempt so far. A restart
@@ -267,12 +229,10 @@ a: SUB t ch => OK
 p: DPUB t 100 | early => OK
 p: PUB t | late => OK
 +5s
-stats t/ch
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 1
+stats t/ch => depth 2, messages 2, clients 1
 restart
 b consumes t ch 5
-b< early (1)
-b< late (1)
+b< early (1), late (1)
 ";
 
 /// Sections 15 and 16: a timeout hands a message to others; the late answers of the first fail.
@@ -297,21 +257,15 @@ a: RDY 0
 +1016ms
 a< _heartbeat_
 p< _heartbeat_
-stats t/ch
-= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 1, clients 1
-a: FIN #x
-a< E_FIN_FAILED FIN #x failed ID not in flight
+stats t/ch => depth 1, messages 1, timed out 1, clients 1
+a: FIN #x => E_FIN_FAILED FIN #x failed ID not in flight
 b consumes t ch 1
 b< x (2)
-a: FIN #x
-a< E_FIN_FAILED FIN #x failed client does not own message
-a: REQ #x 0
-a< E_REQ_FAILED REQ #x failed client does not own message
-a: TOUCH #x
-a< E_TOUCH_FAILED TOUCH #x failed client does not own message
+a: FIN #x => E_FIN_FAILED FIN #x failed client does not own message
+a: REQ #x 0 => E_REQ_FAILED REQ #x failed client does not own message
+a: TOUCH #x => E_TOUCH_FAILED TOUCH #x failed client does not own message
 b: FIN #x
-b: FIN #x
-b< E_FIN_FAILED FIN #x failed ID not in flight
+b: FIN #x => E_FIN_FAILED FIN #x failed ID not in flight
 ";
 
 /// FINs in a row are carried out together: what is wrong among them is answered as ever, in its place,
@@ -320,43 +274,30 @@ fins_in_a_row: "
 a consumes t ch 4
 b: SUB t ch => OK
 p: MPUB t | 1,2,3,4,5,6,7,8 => OK
-a< 1 (1)
-a< 2 (1)
-a< 3 (1)
-a< 4 (1)
-b: RDY 2
-b< 5 (1)
-b< 6 (1)
+a< 1 (1), 2 (1), 3 (1), 4 (1)
+b: RDY 2 => 5 (1), 6 (1)
 a: FIN #2; FIN #1; FIN #5; FIN #1; NOP; FIN 0123456789abcdef; FIN #3 x; FIN #4
 a< E_FIN_FAILED FIN #5 failed client does not own message
 a< E_FIN_FAILED FIN #1 failed ID not in flight
 a< E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
-a< 7 (1)
-a< 8 (1)
-stats t/ch
-= depth 0, in flight 4, deferred 0, messages 8, requeued 0, timed out 0, clients 2
-b: FIN #5; FIN #6; FIN
-b< E_INVALID FIN insufficient number of params
+a< 7 (1), 8 (1)
+stats t/ch => depth 0, in flight 4, messages 8, clients 2
+b: FIN #5; FIN #6; FIN => E_INVALID FIN insufficient number of params
 b closed
-stats t/ch
-= depth 0, in flight 2, deferred 0, messages 8, requeued 0, timed out 0, clients 1
+stats t/ch => depth 0, in flight 2, messages 8, clients 1
 ";
 
 a_disconnect_requeues_nothing: "
-a: IDENTIFY | {\"msg_timeout\":2000}
-a< OK
+a: IDENTIFY | {\"msg_timeout\":2000} => OK
 a consumes t ch 1
 p: PUB t | x => OK
 a< x (1)
 b consumes t ch 1
 a gone
-stats t/ch
-= depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+stats t/ch => depth 0, in flight 1, messages 1, clients 1
 +1999ms
-+17ms
-b< x (2)
-stats t/ch
-= depth 0, in flight 1, deferred 0, messages 1, requeued 0, timed out 1, clients 1
++17ms => b< x (2)
+stats t/ch => depth 0, in flight 1, messages 1, timed out 1, clients 1
 ";
 
 /// A peer that ended its input and reads nothing stayed for ever: no timer was left for it.
@@ -366,8 +307,7 @@ a stuck
 a: PUB t | x
 a eof
 +29s
-+1s
-a closed
++1s => a closed
 ";
 
 /// Regression: heartbeats and the time for the first command began at the connect. nsqd begins both at the magic: a
@@ -377,76 +317,58 @@ a connects
 +59s
 a! \\x20\\x20V2
 +29s
-+2s
-a< _heartbeat_
++2s => a< _heartbeat_
 +28s
-+1s
-a closed
++1s => a closed
 ";
 
 /// CLS: nothing new is delivered, what is held may be answered; RDY is ignored.
 close_wait: "
 a consumes t ch 2
 p: MPUB t | 1,2,3 => OK
-a< 1 (1)
-a< 2 (1)
-a: CLS
-a< CLOSE_WAIT
+a< 1 (1), 2 (1)
+a: CLS => CLOSE_WAIT
 a: FIN #1
 a: RDY 5
 a: TOUCH #2
 a: REQ #2 0
-stats t/ch
-= depth 2, in flight 0, deferred 0, messages 3, requeued 1, timed out 0, clients 1
+stats t/ch => depth 2, messages 3, requeued 1, clients 1
 ";
 
 /// Broker-semantics 3.2: the first channel gets the backlog, later ones only what comes then;
 /// behind a pause all get it.
 backlog_and_fan_out: "
 p: MPUB t | 1,2,3 => OK
-stats t
-= depth 3, messages 3, bytes 3
+stats t => depth 3, messages 3, bytes 3
 create t/a
 create t/b
-stats t/a
-= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
-stats t/b
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats t/a => depth 3, messages 3
+stats t/b => depth 0
 p: PUB t | 4 => OK
-stats t/a
-= depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
-stats t/b
-= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 0
-stats t
-= depth 0, messages 4, bytes 4
+stats t/a => depth 4, messages 4
+stats t/b => depth 1, messages 1
+stats t => depth 0, messages 4, bytes 4
 x: MPUB u | 1,2 => OK
 pause u
 create u/a
 create u/b
 unpause u
-stats u/a
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-stats u/b
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats u/a => depth 2, messages 2
+stats u/b => depth 2, messages 2
 ";
 
 pause_holds_back_and_loses_nothing: "
 a consumes t ch 1
 pause t
 p: PUB t | x => OK
-stats t
-= depth 1, messages 1, bytes 1
-unpause t
-a< x (1)
+stats t => depth 1, messages 1, bytes 1
+unpause t => a< x (1)
 pause t/ch
 p: PUB t | y => OK
 a: REQ #x 0
-stats t/ch
-= depth 2, in flight 0, deferred 0, messages 2, requeued 1, timed out 0, clients 1
-unpause t/ch
-a< y (1)
-a: FIN #y
-a< x (2)
+stats t/ch => depth 2, messages 2, requeued 1, clients 1
+unpause t/ch => a< y (1)
+a: FIN #y => x (2)
 ";
 
 /// Broker-semantics 8.
@@ -456,28 +378,20 @@ p: MPUB t | 1,2 => OK
 a< 1 (1)
 p: DPUB t 1000 | 3 => OK
 empty t/ch
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 1
-a: FIN #1
-a< E_FIN_FAILED FIN #1 failed ID not in flight
+stats t/ch => depth 0, messages 3, clients 1
+a: FIN #1 => E_FIN_FAILED FIN #1 failed ID not in flight
 p: PUB t | 4 => OK
 a< 4 (1)
-delete t/ch
-a closed
+delete t/ch => a closed
 p: PUB t | 5 => OK
-stats t
-= depth 1, messages 5, bytes 5
+stats t => depth 1, messages 5, bytes 5
 empty t
-stats t
-= depth 0, messages 5, bytes 5
+stats t => depth 0, messages 5, bytes 5
 b: SUB t new => OK
-delete t
-b closed
-stats t
-= no such topic
+delete t => b closed
+stats t => no such topic
 p: PUB t | 6 => OK
-stats t
-= depth 1, messages 1, bytes 1
+stats t => depth 1, messages 1, bytes 1
 ";
 
 /// Broker-semantics 6.
@@ -485,27 +399,20 @@ ephemeral_channels_and_topics_end_with_their_last_user: "
 a: SUB t ch#ephemeral => OK
 b: SUB t ch#ephemeral => OK
 a gone
-stats t/ch#ephemeral
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 1
+stats t/ch#ephemeral => depth 0, clients 1
 b gone
-stats t/ch#ephemeral
-= no such channel
-stats t
-= depth 0, messages 0, bytes 0
+stats t/ch#ephemeral => no such channel
+stats t => depth 0
 c: SUB e#ephemeral ch#ephemeral => OK
 c gone
-stats e#ephemeral
-= no such topic
+stats e#ephemeral => no such topic
 d: SUB e#ephemeral ch => OK
 d gone
-stats e#ephemeral/ch
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats e#ephemeral/ch => depth 0
 delete e#ephemeral/ch
-stats e#ephemeral
-= no such topic
+stats e#ephemeral => no such topic
 create t/lonely#ephemeral
-stats t/lonely#ephemeral
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats t/lonely#ephemeral => depth 0
 ";
 
 /// An ephemeral topic's checkpoint, which is never written, was due for ever: the shell's timer
@@ -540,94 +447,73 @@ drain on
 a eof
 a< E_MPUB_FAILED MPUB failed draining, publish to another nsqd
 a closed
-stats made
-= no such topic
+stats made => no such topic
 ";
 
 /// If an nsqlookupd has not answered, a channel that is made soon gets all messages since the topic began.
 a_channel_that_is_made_in_grace_gets_all_messages: script::with_grace(), "
 a: MPUB t | 1,2
-unasked t known
-a< OK
+unasked t known => a< OK
 a: DPUB t 30000 | 3 => OK
 a: PUB t | 4 => OK
 c: SUB t known; RDY 9 => OK
-c< 1 (1)
-c< 2 (1)
-c< 4 (1)
+c< 1 (1), 2 (1), 4 (1)
 c: FIN #1; FIN #2; FIN #4
-stats t
-= depth 0, messages 4, bytes 4
+stats t => depth 0, messages 4, bytes 4
 +10s
 create t/late
-stats t/late
-= depth 3, in flight 0, deferred 1, messages 4, requeued 0, timed out 0, clients 0
+stats t/late => depth 3, deferred 1, messages 4
 create t/tail#ephemeral
-stats t/tail#ephemeral
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats t/tail#ephemeral => depth 0
 +6s
 channels t found,late
-stats t/found
-= depth 3, in flight 0, deferred 1, messages 4, requeued 0, timed out 0, clients 0
+stats t/found => depth 3, deferred 1, messages 4
 delete t/found
 create t/found
-stats t/found
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats t/found => depth 0
 restart
 create t/found
 create t/after
-stats t/after
-= depth 3, in flight 0, deferred 1, messages 4, requeued 0, timed out 0, clients 0
+stats t/after => depth 3, deferred 1, messages 4
 +15s
 create t/later
 +1ms
-stats t/later
-= depth 4, in flight 0, deferred 0, messages 4, requeued 0, timed out 0, clients 0
+stats t/later => depth 4, messages 4
 empty t
 create t/emptied
-stats t/emptied
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats t/emptied => depth 0
 +30s
 a: PUB t | 5 => OK
 create t/over
-stats t/over
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats t/over => depth 0
 ";
 
 /// The grace outlives the last channel, a pause, a crash, and a power failure after a sync.
 a_grace_ends_in_time_only: script::with_grace(), "
 a: MPUB t | 1,2
-unasked t one
-a< OK
+unasked t one => a< OK
 delete t/one
 a: PUB t | 3 => OK
 pause t
 create t/two
-stats t/two
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-stats t
-= depth 1, messages 3, bytes 3
+stats t/two => depth 2, messages 2
+stats t => depth 1, messages 3, bytes 3
 unpause t
-stats t/two
-= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+stats t/two => depth 3, messages 3
 +3s
 +3s
 power lost 1
 create t/three
-stats t/three
-= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+stats t/three => depth 3, messages 3
 restart
 create t/four
-stats t/four
-= depth 3, in flight 0, deferred 0, messages 3, requeued 0, timed out 0, clients 0
+stats t/four => depth 3, messages 3
 +60s
 create t/five
-stats t/five
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats t/five => depth 0
 restart
 create t/six
-stats t/six
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+stats t/six => depth 0
 ";
 
 /// A sync that found no descriptor failed the publish and poisoned the topic.
@@ -640,8 +526,7 @@ q: PUB t | z
 +1ms
 p< OK
 q< OK
-health
-= OK
+health => OK
 ";
 
 /// A run that was checked in time changed while it waited for a slow consumer.
@@ -651,22 +536,19 @@ p: PUB t | x
 a< x (1)
 p< OK
 sync fails
-p: PUB t | y
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
 p closed
 a stuck
 a: REQ #x 0
 a: RDY 2
 reclaim
 a reads
-a< y (1)
-a< x (2)
+a< y (1), x (2)
 ";
 
 /// The pages were gone before the broker knew of the failed sync.
 a_consumer_whose_messages_are_not_whole_any_more_is_cut_off: group_commit(), "
-a: IDENTIFY | {\"msg_timeout\":1000}
-a< OK
+a: IDENTIFY | {\"msg_timeout\":1000} => OK
 a consumes t ch 2
 p: PUB t | x
 a< x (1)
@@ -674,27 +556,22 @@ p< OK
 a stuck
 sync fails
 reclaim early
-p: PUB t | y
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
 p closed
 a closed
 b consumes t ch 2
-+2s
-b< x (2)
++2s => b< x (2)
 ";
 
 /// One topic's room made a shard healthy of which another topic takes no more messages.
 a_shard_is_as_healthy_as_its_worst_topic: group_commit(), "
 a: PUB a | x => OK
 b: PUB b | x => OK
-health
-= OK
+health => OK
 sync fails
-a: PUB a | y
-a< E_PUB_FAILED PUB failed cannot sync /data/a.log/000000000001.segment: simulated failure
+a: PUB a | y => E_PUB_FAILED PUB failed cannot sync /data/a.log/000000000001.segment: simulated failure
 a closed
-health
-= cannot sync /data/a.log/000000000001.segment: simulated failure
+health => cannot sync /data/a.log/000000000001.segment: simulated failure
 disk full
 c: PUB c | x
 c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
@@ -702,11 +579,9 @@ c closed
 disk free
 +1s
 d: PUB c | x => OK
-health
-= cannot sync /data/a.log/000000000001.segment: simulated failure
+health => cannot sync /data/a.log/000000000001.segment: simulated failure
 delete a
-health
-= OK
+health => OK
 ";
 
 /// No line said that publishes work again, so an operator had to try.
@@ -722,8 +597,7 @@ disk free
 +1s
 errors
 = TOPIC(c): takes messages again
-health
-= OK
+health => OK
 ";
 }
 
@@ -739,16 +613,13 @@ fn a_new_topic_starts_with_the_channels_that_others_know() {
 a: PUB t | 1
 b: PUB t | 2 => OK
 c consumes t own 5
-stats t
-= depth 1, messages 1, bytes 1
+stats t => depth 1, messages 1, bytes 1
 channels t b,a
 c< 2 (1)
 a< OK
 c< 1 (1)
-stats t/a
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
-stats t/b
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats t/a => depth 2, messages 2
+stats t/b => depth 2, messages 2
 d: SUB u c; RDY 1
 e: MPUB u | x,y => OK
 channels u
@@ -756,10 +627,8 @@ d< OK
 d< x (1)
 f: PUB v | x
 delete v
-channels v a
-f< OK
-g: MPUB w | ,
-g< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+channels v a => f< OK
+g: MPUB w | , => E_BAD_MESSAGE MPUB invalid message(0) body size 0
 g closed
 g: PUB w | x => OK
 channels w
@@ -782,21 +651,17 @@ fn a_grace_keeps_the_newest_messages() {
         options,
         "
 a: PUB t | 1
-unasked t one
-a< OK
+unasked t one => a< OK
 a: PUB t | 2 => OK
 a: PUB t | 3 => OK
 create t/two
-stats t/two
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats t/two => depth 2, messages 2
 restart
 create t/three
-stats t/three
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats t/three => depth 2, messages 2
 a: PUB t | 4 => OK
 create t/four
-stats t/four
-= depth 2, in flight 0, deferred 0, messages 2, requeued 0, timed out 0, clients 0
+stats t/four => depth 2, messages 2
 ",
     );
 }
@@ -814,43 +679,33 @@ fn authorised_clients_may_what_they_may() {
         "
 a: AUTH | hush; PUB t | x; NOP
 b: AUTH | hush
-grant b 60s ^t$ .* p
-b< {welcome}
+grant b 60s ^t$ .* p => b< {welcome}
 b: PUB t | x => OK
 grant a 10s ^t .* sp
 a< {welcome}
 a< OK
-b: SUB t c
-b< {denied} SUB on \"t\" \"c\"
+b: SUB t c => {denied} SUB on \"t\" \"c\"
 b closed
-b: SUB t c
-b< {first} SUB
+b: SUB t c => {first} SUB
 b closed
-b: DPUB t 5 | x
-b< {first} DPUB
+b: DPUB t 5 | x => {first} DPUB
 b closed
-b! MPUB made\\n
-b< {first} MPUB
+b! MPUB made\\n => {first} MPUB
 b closed
-b: MPUB made | ,
-b< {first} MPUB
+b: MPUB made | , => {first} MPUB
 b closed
-stats made
-= no such topic
-b! PUB t\\n\\0\\0\\0\\0
-b< E_BAD_MESSAGE PUB invalid message body size 0
+stats made => no such topic
+b! PUB t\\n\\0\\0\\0\\0 => E_BAD_MESSAGE PUB invalid message body size 0
 b closed
 b: AUTH | hush
-grant b 60s
-b< E_UNAUTHORIZED AUTH no authorizations found
+grant b 60s => b< E_UNAUTHORIZED AUTH no authorizations found
 b closed
 b: AUTH | hush; PUB t | x
 auth fails b
 b< E_AUTH_FAILED AUTH failed
 b closed
 b: AUTH | hush
-grant b 60s ^t$ .* p
-b< {welcome}
+grant b 60s ^t$ .* p => b< {welcome}
 +11s
 a: MPUB t | 1,2; PUB t | 3; NOP
 grant a 10s ^t .* sp
@@ -859,34 +714,26 @@ a< OK
 +11s
 a! MPUB t\\n\\0\\0
 grant a 10s ^t .* sp
-a! \\0\\x0d\\0\\0\\0\\x01\\0\\0\\0\\x01z
-a< OK
+a! \\0\\x0d\\0\\0\\0\\x01\\0\\0\\0\\x01z => OK
 a: SUB t c => OK
 +11s
 a< _heartbeat_
 b< _heartbeat_
-a: RDY 1
-a< x (1)
+a: RDY 1 => x (1)
 a: PUB t | y
-grant a 10s
-a< {denied} PUB on \"t\" \"\"
+grant a 10s => a< {denied} PUB on \"t\" \"\"
 a closed
 c: AUTH | hush
-grant c 10s ^t$ ^c$ sp
-c< {welcome}
-c: AUTH | hush
-c< E_INVALID AUTH already set
+grant c 10s ^t$ ^c$ sp => c< {welcome}
+c: AUTH | hush => E_INVALID AUTH already set
 c closed
 d: AUTH | hush
-grant d 10s .* .* p
-d< {welcome}
+grant d 10s .* .* p => d< {welcome}
 +11s
 d: MPUB made | ,
-grant d 10s .* .* p
-d< E_BAD_MESSAGE MPUB invalid message(0) body size 0
+grant d 10s .* .* p => d< E_BAD_MESSAGE MPUB invalid message(0) body size 0
 d closed
-stats made
-= depth 0, messages 0, bytes 0
+stats made => depth 0
 "
     );
     check_with(options, &script);
@@ -928,10 +775,8 @@ far< 3 (1)
 zone: FIN #1
 p: PUB t | 4 => OK
 zone< 4 (1)
-region: REQ #2 0
-region< 2 (2)
-where t/ch
-= zone 2, region 2, global 1
+region: REQ #2 0 => 2 (2)
+where t/ch => zone 2, region 2, global 1
 "
         ),
     );
@@ -944,8 +789,7 @@ p: PUB t | 2 => OK
 region< 2 (1)
 p: PUB t | 3 => OK
 zone< 3 (1)
-where t/ch
-= zone 0, region 0, global 3
+where t/ch => zone 0, region 0, global 3
 "
     ));
 }
@@ -958,8 +802,7 @@ fn touch_reaches_no_further_than_the_cap() {
     check_with(
         options,
         "
-a: IDENTIFY | {\"msg_timeout\":2000}
-a< OK
+a: IDENTIFY | {\"msg_timeout\":2000} => OK
 a consumes t ch 1
 p: PUB t | x => OK
 a< x (1)
@@ -974,8 +817,7 @@ a: TOUCH #x
 +900ms
 a: TOUCH #x
 +499ms
-+17ms
-a< x (2)
++17ms => a< x (2)
 ",
     );
 }
@@ -986,36 +828,27 @@ fn heartbeats_and_deadlines() {
     check(
         "
 a: NOP
-+30s
-a< _heartbeat_
-+30s
-a< _heartbeat_
++30s => a< _heartbeat_
++30s => a< _heartbeat_
 a closed
 ",
     );
     check(
         "
-a: IDENTIFY | {\"heartbeat_interval\":1000}
-a< OK
-+1s
-a< _heartbeat_
+a: IDENTIFY | {\"heartbeat_interval\":1000} => OK
++1s => a< _heartbeat_
 +500ms
 a: NOP
-+500ms
-a< _heartbeat_
-+1s
-a< _heartbeat_
-+500ms
-a closed
++500ms => a< _heartbeat_
++1s => a< _heartbeat_
++500ms => a closed
 ",
     );
     check(
         "
-a: IDENTIFY | {\"heartbeat_interval\":1000}
-a< OK
+a: IDENTIFY | {\"heartbeat_interval\":1000} => OK
 a! PUB t\\n\\0\\0\\0\\x05abc
-+1s
-a< _heartbeat_
++1s => a< _heartbeat_
 a! d
 +1s
 a< _heartbeat_
@@ -1029,8 +862,7 @@ a closed
         "
 raw V2
 +30s
-+30s
-raw closed
++30s => raw closed
 ",
     );
 }
@@ -1040,21 +872,16 @@ raw closed
 fn identify_twice() {
     check(
         "
-a: IDENTIFY | {\"heartbeat_interval\":60000}
-a< OK
-a: IDENTIFY | {\"heartbeat_interval\":1000}
-a< OK
+a: IDENTIFY | {\"heartbeat_interval\":60000} => OK
+a: IDENTIFY | {\"heartbeat_interval\":1000} => OK
 +1999ms
-+1ms
-a closed
++1ms => a closed
 ",
     );
     check(
         "
-a: IDENTIFY | {\"heartbeat_interval\":1000}
-a< OK
-a: IDENTIFY | {\"heartbeat_interval\":-1}
-a< OK
+a: IDENTIFY | {\"heartbeat_interval\":1000} => OK
+a: IDENTIFY | {\"heartbeat_interval\":-1} => OK
 +3s
 a< _heartbeat_
 a< _heartbeat_
@@ -1087,8 +914,7 @@ a takes 16384 at deadline
 +30s
 a: NOP
 a takes 16383 at deadline
-+30s
-a closed
++30s => a closed
 "
     ));
 }
@@ -1101,8 +927,7 @@ fn too_many_consumers() {
         options,
         "
 a: SUB r ch => OK
-b: SUB r ch
-b< E_SUB_FAILED SUB failed consumers for r:ch exceeds limit of 1
+b: SUB r ch => E_SUB_FAILED SUB failed consumers for r:ch exceeds limit of 1
 b closed
 a gone
 c: SUB r ch => OK
@@ -1119,12 +944,10 @@ fn ephemeral_queues_keep_what_fits() {
         options,
         "
 p: MPUB e#ephemeral | 1,2,3,4,5 => OK
-stats e#ephemeral
-= depth 3, messages 5, bytes 5
+stats e#ephemeral => depth 3, messages 5, bytes 5
 create t/c#ephemeral
 p: MPUB t | 1,2,3,4,5 => OK
-stats t/c#ephemeral
-= depth 3, in flight 0, deferred 0, messages 5, requeued 0, timed out 0, clients 0
+stats t/c#ephemeral => depth 3, messages 5
 ",
     );
     let mut options = script::options();
@@ -1134,8 +957,7 @@ stats t/c#ephemeral
         "
 a: SUB t c#ephemeral => OK
 p: PUB t | lost => OK
-stats t/c#ephemeral
-= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+stats t/c#ephemeral => depth 0, messages 1, clients 1
 a: RDY 1
 p: PUB t | taken => OK
 a< taken (1)
@@ -1156,22 +978,17 @@ fn a_failed_sync_is_final() {
 a: SUB t ch => OK
 p: PUB t | x => OK
 sync fails
-p: PUB t | y
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
 p closed
 q: PUB t | z
 q< E_PUB_FAILED PUB failed log is read-only since a failed sync: cannot sync /data/t.log/000000000001.segment: simulated failure
 q closed
-a: RDY 1
-a< x (1)
-a: FIN #x
-a< y (1)
+a: RDY 1 => x (1)
+a: FIN #x => y (1)
 b: SUB t ch => OK
-c: SUB t later
-c< E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
+c: SUB t later => E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
 c closed
-d: SUB t later
-d< E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
+d: SUB t later => E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
 d closed
 ",
     );
@@ -1216,13 +1033,11 @@ a consumes t ch 2
 a stuck
 p: PUB t | x => OK
 sync fails
-p: PUB t | {large}
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
+p: PUB t | {large} => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
 p closed
 reclaim
 a reads
-a< x (1)
-a< {large} (1)
+a< x (1), {large} (1)
 a: FIN #x
 "
         ),
@@ -1284,10 +1099,8 @@ create t/other
 p: PUB t | x => OK
 delete t/other
 power lost {seed}
-stats t/ch
-= depth 1, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
-stats t/other
-= no such channel
+stats t/ch => depth 1
+stats t/other => no such channel
 "
             ),
         );
@@ -1307,8 +1120,7 @@ p: PUB t | x => OK
 restart
 sync fails
 b: SUB t ch => OK
-health
-= OK
+health => OK
 ",
     );
     // The only checkpoint that names the channel may not have been synced.
@@ -1318,8 +1130,7 @@ health
 a: SUB t ch => OK
 restart
 sync fails
-b: SUB t ch
-b< E_SUB_FAILED SUB failed cannot sync /data/t.log/checkpoint: simulated failure
+b: SUB t ch => E_SUB_FAILED SUB failed cannot sync /data/t.log/checkpoint: simulated failure
 b closed
 ",
     );
@@ -1342,20 +1153,14 @@ fn an_mpub_that_never_ends_is_refused() {
         options,
         &format!(
             "
-a! {head}\\x09{few}
-a< OK
-b! {head}\\x0c{many}
-b< E_BAD_BODY MPUB body too big 20062 > 64
+a! {head}\\x09{few} => OK
+b! {head}\\x0c{many} => E_BAD_BODY MPUB body too big 20062 > 64
 b closed
-stats made
-= depth 9, messages 9, bytes 18000
-c! {}\\x0c{many}
-c< E_BAD_BODY MPUB body too big 20062 > 64
+stats made => depth 9, messages 9, bytes 18000
+c! {}\\x0c{many} => E_BAD_BODY MPUB body too big 20062 > 64
 c closed
-stats also
-= depth 0, messages 0, bytes 0
-d! {}\\x0a{all}
-d< E_BAD_BODY MPUB body too big 20059 > 64
+stats also => depth 0
+d! {}\\x0a{all} => E_BAD_BODY MPUB body too big 20059 > 64
 d closed
 ",
             head.replace("made", "also"),
@@ -1407,10 +1212,8 @@ a upgrades to snappy
 a upgraded
 a< OK
 a< OK
-stats t
-= depth 1, messages 1, bytes 5
-a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"snappy\":true}}
-a< {none}
+stats t => depth 1, messages 1, bytes 5
+a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"snappy\":true}} => {none}
 a: PUB t | x => OK
 "
         ),
@@ -1443,8 +1246,7 @@ a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"heartbeat_interva
 a< {tls}
 a upgrades to TLS
 +4s
-+1s
-a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout
++1s => a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout
 a closed
 "
             ),
@@ -1474,22 +1276,16 @@ fn the_end_of_an_unfinished_batch_creates_no_topic_without_a_grant() {
             true,
         ),
     ] {
-        let stats = if created {
-            "depth 0, messages 0, bytes 0"
-        } else {
-            "no such topic"
-        };
+        let stats = if created { "depth 0" } else { "no such topic" };
         let script = format!(
             "
 a: AUTH | hush
-grant a 10s .* .* p
-a< {welcome}
+grant a 10s .* .* p => a< {welcome}
 +11s
 a! MPUB made\\n\\0\\0
 {end}
 a closed
-stats made
-= {stats}
+stats made => {stats}
 "
         );
         check_with(options.clone(), &script);
@@ -1535,8 +1331,7 @@ a< OK
 a< {tls}
 a upgrades to TLS
 +4900ms
-+100ms
-a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout
++100ms => a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout
 a closed
 "
         ),
@@ -1555,16 +1350,14 @@ fn without_required_tls_there_is_only_identify() {
         options,
         &format!(
             "
-a: PUB t | x
-a< E_INVALID cannot PUB in current state (TLS required)
+a: PUB t | x => E_INVALID cannot PUB in current state (TLS required)
 a closed
 b: IDENTIFY | {{\"feature_negotiation\":true,\"snappy\":true}}
 b< {snappy}
 b upgrades to snappy
 b upgraded
 b< OK
-b: FOO
-b< E_INVALID cannot FOO in current state (TLS required)
+b: FOO => E_INVALID cannot FOO in current state (TLS required)
 b closed
 c: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true}}
 c< {tls}

@@ -1,11 +1,9 @@
 //! [`ToDo`]: what waits for the end of a turn. [`Timers`]: what waits for a time.
 
-use crate::channel::discarded::Discarded;
 use crate::client::{Client, Clients};
 use crate::dirty_set::DirtySet;
 use crate::ids::{ClientId, TopicKey};
 use crate::topic::Topic;
-use crate::work::Work;
 use slotmap::SlotMap;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -14,13 +12,9 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct ToDo {
     pub(super) topics_to_pump: DirtySet<TopicKey>,
-    /// Topics whose dead letters are held.
-    pub(super) topics_to_release: DirtySet<TopicKey>,
     pub(super) clients_to_flush: DirtySet<ClientId>,
     /// Topics that a drain may have withdrawn, and that are to be announced again.
     pub(super) to_announce: Vec<TopicKey>,
-    /// The messages that deleted topics still owed.
-    pub(super) discarded: Vec<Discarded>,
 }
 
 impl ToDo {
@@ -43,36 +37,15 @@ impl ToDo {
             .pop_last(|key| Some(&mut topics.get_mut(key)?.listed.to_pump))
     }
 
-    /// Takes the topic whose dead letters have been held for the longest time.
-    pub(super) fn next_to_release(
-        &mut self,
-        topics: &mut SlotMap<TopicKey, Topic>,
-    ) -> Option<TopicKey> {
-        self.topics_to_release
-            .pop_first(|key| Some(&mut topics.get_mut(key)?.listed.to_release))
-    }
-
     /// Takes the connection that was named first for a write.
     pub(super) fn next_to_flush(&mut self, clients: &mut Clients) -> Option<ClientId> {
         self.clients_to_flush
             .pop_first(|id| Some(&mut clients.get_mut(id)?.output.in_to_flush))
     }
 
-    /// Drops a slice of what deleted topics owed.
-    pub(super) fn release_discarded(&mut self, work: &mut Work) {
-        work.begin_share();
-        while let Some(discarded) = self.discarded.last_mut()
-            && discarded.release_slice(None, work)
-        {
-            self.discarded.pop();
-        }
-    }
-
     /// True while something is left for the next turn.
     pub(super) fn is_left(&self) -> bool {
-        !self.topics_to_pump.is_empty()
-            || !self.discarded.is_empty()
-            || !self.to_announce.is_empty()
+        !self.topics_to_pump.is_empty() || !self.to_announce.is_empty()
     }
 }
 

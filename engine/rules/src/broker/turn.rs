@@ -63,10 +63,6 @@ impl Broker {
                     };
                     next.push(key);
                 }
-                if !topic.output.held_letters.is_empty() {
-                    let listed = &mut topic.listed.to_release;
-                    broker.to_do.topics_to_release.insert(key, listed);
-                }
                 broker
                     .out
                     .extend(topic.output.news.drain(..).map(Output::warning));
@@ -88,12 +84,10 @@ impl Broker {
                 }
             }
             broker.deliver_own_forwards();
-            broker.release_letters();
             // The last one is the first of the next turn. So no topic waits for the dead letters of all others.
             for key in unfinished.into_iter().chain(unserved.into_iter().rev()) {
                 broker.pump_later(key);
             }
-            broker.to_do.release_discarded(&mut broker.work);
             broker.work.begin_turn();
         })
     }

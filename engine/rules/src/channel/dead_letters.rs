@@ -22,10 +22,6 @@ use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
 use wire::topic_rules::{self, RuleOrderError};
 
-/// The most messages, and about the most bytes, that a channel sends in one turn.
-const TURN_MESSAGES: usize = 64;
-const TURN_BYTES: usize = 256 * 1024;
-
 /// The most messages, and about the most bytes, that all channels of a shard send in one turn. Each letter is copied and
 /// appended, so without this bound a turn of thousands of channels would hold up all clients.
 const SHARD_TURN_MESSAGES: usize = 256;
@@ -56,18 +52,6 @@ pub(crate) struct LettersUnderWay {
     pub(crate) bytes: usize,
     /// Letters that were stored in their topics since the last look of a drain.
     pub(crate) moved_count: u64,
-}
-
-/// The reason why a channel sends no further dead letter in this turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LettersEnd {
-    /// No message can leave now.
-    Nothing,
-    /// The turn's budget is spent. The next turn can take more.
-    Turn,
-    /// The letters of all channels that are on their way take too much memory. The channel is held until
-    /// [`Channel::release_dead_letters`].
-    Held,
 }
 
 impl LetterBudget {
@@ -110,7 +94,8 @@ const SENT_MAX: usize = 1024;
 /// No further message is sent while this many bytes of bodies are on their way.
 const SENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The delay after a refusal. Each further refusal doubles the delay, up to the longest one.
+/// The delay after a refusal, or while the letters of all channels of the shard take too much memory. Each further refusal
+/// doubles the delay, up to the longest one.
 const RETRY_FIRST: Duration = Duration::from_millis(250);
 const RETRY_LONGEST: Duration = Duration::from_secs(8);
 
@@ -127,9 +112,7 @@ pub(crate) struct DeadLetters {
     waiting: LongQueue<SingleMessage>,
     sent: BTreeMap<Seq, Sent>,
     sent_bytes: usize,
-    /// True while the letters of all channels of the shard that are on their way take too much memory.
-    is_held: bool,
-    /// The end of the delay after a refusal.
+    /// The end of the delay.
     retry_at: Option<Duration>,
     /// The delay after the next refusal.
     delay: Duration,
@@ -185,7 +168,6 @@ impl DeadLetters {
             waiting: LongQueue::default(),
             sent: BTreeMap::new(),
             sent_bytes: 0,
-            is_held: false,
             retry_at: None,
             delay: RETRY_FIRST,
             moved_count: 0,
@@ -245,17 +227,7 @@ impl DeadLetters {
 
     /// True if a message can leave.
     pub(crate) fn may_send(&self) -> bool {
-        !self.waiting.is_empty() && self.retry_at.is_none() && !self.is_full() && !self.is_held
-    }
-
-    /// Lets no message leave until [`DeadLetters::release`].
-    pub(crate) fn hold(&mut self) {
-        self.is_held = true;
-    }
-
-    /// Ends [`DeadLetters::hold`].
-    pub(crate) fn release(&mut self) {
-        self.is_held = false;
+        !self.waiting.is_empty() && self.retry_at.is_none() && !self.is_full()
     }
 
     /// Takes the next message out of those that wait. The caller sends it, or puts it back.
@@ -282,40 +254,40 @@ impl DeadLetters {
         }
     }
 
-    /// Takes messages that can leave, as many as one turn and the shard's budget allow. They are still owed, until
-    /// [`DeadLetters::finish`]. A damaged message is released, and leaves `out_of_order`.
+    /// Takes messages that can leave, as many as the shard's budget allows. They are still owed, until
+    /// [`DeadLetters::finish`]. A damaged message is released, and leaves `out_of_order`. Returns true if the next turn can
+    /// take more.
     pub(super) fn take(
         &mut self,
+        now: Duration,
         out_of_order: &mut SeqSet,
         log: &mut Log,
         budget: &mut LetterBudget,
         mut out: impl FnMut(DeadLetter),
-    ) -> LettersEnd {
-        let (mut count, mut bytes) = (0, 0);
+    ) -> bool {
         while self.may_send()
             && let Some(message) = self.pop()
         {
-            if count >= TURN_MESSAGES || bytes >= TURN_BYTES || !budget.is_left() {
+            if !budget.is_left() {
                 self.put_back(message);
-                return LettersEnd::Turn;
+                return true;
             }
             if budget.room == 0 {
                 self.put_back(message);
-                self.hold();
-                return LettersEnd::Held;
+                self.retry_at = Some(now + RETRY_FIRST);
+                return false;
             }
             let run = match log.take_run(message.range(), 1, u32::MAX) {
                 Taken::Run(run) => run,
                 Taken::Loading => {
                     // The channel is pumped when the message is there.
                     self.put_back(message);
-                    return LettersEnd::Nothing;
+                    return false;
                 }
                 Taken::Damaged(_) => {
                     // The damage was counted and reported when it was found.
                     log.release(message.seq);
                     out_of_order.remove(message.seq);
-                    count += 1;
                     budget.skip();
                     continue;
                 }
@@ -329,18 +301,15 @@ impl DeadLetters {
                 // Without a failed sync, only the copy is checked.
                 log.give_up(message.seq);
                 self.put_back(message);
-                count += 1;
                 budget.skip();
                 continue;
             }
-            count += 1;
-            bytes += body.len();
             budget.spend(body.len());
             let mut letter = self.send(message, body);
             letter.wants_sync |= budget.room == 0;
             out(letter);
         }
-        LettersEnd::Nothing
+        false
     }
 
     fn end_sent(&mut self, seq: Seq) -> Option<Sent> {
@@ -376,7 +345,7 @@ impl DeadLetters {
         Some(attempts)
     }
 
-    /// Ends the delay after a refusal, if its time has come. Returns true if it has.
+    /// Ends the delay, if its time has come. Returns true if it has.
     pub(crate) fn end_delay(&mut self, now: Duration) -> bool {
         self.retry_at.take_if(|at| *at <= now).is_some()
     }

@@ -2,7 +2,7 @@
 
 use super::Channel;
 use super::consumers::TURN_MESSAGES;
-use super::dead_letters::{DeadLetter, DeadLetterRule, DeadLetters, LetterBudget, LettersEnd};
+use super::dead_letters::{DeadLetter, DeadLetterRule, DeadLetters, LetterBudget};
 use super::single_messages::SingleMessage;
 use crate::client::consumer::Topology;
 use crate::client::{Client, Clients};
@@ -238,26 +238,20 @@ impl Channel {
         self.dead_letters = rule.map(|rule| Box::new(DeadLetters::new(rule)));
     }
 
-    /// Takes messages that can leave for the dead-letter topic, as many as one turn and the shard's budget allow. They
-    /// are still owed, until [`Channel::finish_dead_letter`].
+    /// Takes messages that can leave for the dead-letter topic, as many as the shard's budget allows. They are still owed,
+    /// until [`Channel::finish_dead_letter`]. Returns true if the next turn can take more.
     pub(crate) fn take_dead_letters(
         &mut self,
+        now: Duration,
         log: &mut Log,
         budget: &mut LetterBudget,
         out: impl FnMut(DeadLetter),
-    ) -> LettersEnd {
+    ) -> bool {
         match &mut self.dead_letters {
             Some(dead) if self.pause.is_none() => {
-                dead.take(&mut self.out_of_order, log, budget, out)
+                dead.take(now, &mut self.out_of_order, log, budget, out)
             }
-            _ => LettersEnd::Nothing,
-        }
-    }
-
-    /// Lets dead letters leave again after [`LettersEnd::Held`].
-    pub(crate) fn release_dead_letters(&mut self) {
-        if let Some(dead) = &mut self.dead_letters {
-            dead.release();
+            _ => false,
         }
     }
 

@@ -1,5 +1,4 @@
-//! [`Discarded`]: the messages and tables of an emptied or deleted channel or topic, while they are released slice by
-//! slice.
+//! [`Discarded`]: the messages of an emptied or deleted channel, while they are released slice by slice.
 
 use crate::channel::seq_set::SeqSet;
 use crate::channel::single_messages::{Deferred, SingleMessage};
@@ -8,8 +7,7 @@ use crate::ranges::Ranges;
 use crate::undo::undo_run;
 use crate::window::Window;
 use crate::work::Work;
-use diskq_log::{CheckpointRun, Log, Runs, SeqRange, plant};
-use engine_dedup::FreedTable;
+use diskq_log::{CheckpointRun, Log, SeqRange, plant};
 use std::time::Duration;
 use wire::id::Seq;
 
@@ -25,10 +23,6 @@ pub(crate) struct Discarded {
     pub(crate) out_of_order: SeqSet,
     /// The deferred messages of a topic. They are among the waiting messages, too.
     pub(crate) undistributed_deferred: LongQueue<(Seq, u32)>,
-    /// The lists of an unfinished checkpoint of the channel, which are dropped as well.
-    pub(crate) runs: Vec<Runs>,
-    /// Large tables of a topic that recognises messages.
-    pub(crate) tables: Vec<Box<dyn FreedTable>>,
 }
 
 impl Discarded {
@@ -62,10 +56,8 @@ impl Discarded {
         }
     }
 
-    /// Drops a slice of the messages, and releases them in `log`. `log` is `None` if the topic is deleted. Returns
-    /// whether nothing is left.
-    pub(crate) fn release_slice(&mut self, mut log: Option<&mut Log>, work: &mut Work) -> bool {
-        plant!(EmptyKeepsHolds, log = None);
+    /// Drops a slice of the messages, and releases them in `log`. Returns whether nothing is left.
+    pub(crate) fn release_slice(&mut self, log: &mut Log, work: &mut Work) -> bool {
         while work.is_left() {
             work.spend(1);
             let gone = self.waiting.pop();
@@ -74,27 +66,11 @@ impl Discarded {
             let gone = gone.or_else(|| Some(self.dead_letters.pop_front()?.range()));
             let gone = gone.or_else(|| self.window.drop_part());
             if let Some(range) = gone {
-                if let Some(log) = &mut log {
-                    log.release_range(range);
-                }
-            } else if self.undistributed_deferred.pop_front().is_some()
-                || self.out_of_order.drop_part()
+                plant!(EmptyKeepsHolds, continue);
+                log.release_range(range);
+            } else if self.undistributed_deferred.pop_front().is_none()
+                && !self.out_of_order.drop_part()
             {
-                continue;
-            } else if let Some(runs) = self.runs.last_mut() {
-                if runs.drop_chunk() {
-                    // A chunk is large: one per turn.
-                    work.spend(work.left());
-                } else {
-                    self.runs.pop();
-                }
-            } else if let Some(table) = self.tables.last_mut() {
-                if !table.free_piece() {
-                    self.tables.pop();
-                }
-                // A piece is large: one per turn.
-                work.spend(work.left());
-            } else {
                 return true;
             }
         }

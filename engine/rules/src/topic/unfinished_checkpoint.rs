@@ -88,13 +88,4 @@ impl UnfinishedCheckpoint {
             self.draft.channels[index].undo = None;
         }
     }
-
-    /// Ends the checkpoint of a deleted topic. Returns what was found so far.
-    pub(super) fn into_runs(self) -> Vec<Runs> {
-        let channels = self.draft.channels.into_iter();
-        let mut runs: Vec<Runs> = channels.map(|channel| channel.runs).collect();
-        runs.push(self.draft.undistributed);
-        runs.extend(self.draft.grace.map(|grace| grace.runs));
-        runs
-    }
 }

@@ -22,8 +22,7 @@ const REACHED: &str = "
 a consumes t ch 1
 p: PUB t | x => OK
 a< x (1)
-a: REQ #x 0
-a< x (2)
+a: REQ #x 0 => x (2)
 ";
 
 fn check(script: &str) {
@@ -33,44 +32,32 @@ fn check(script: &str) {
 scripts! {
 a_message_moves_and_is_finished_after_the_sync: "
 a: REQ #x 0
-dead t/ch
-= 0 went to d, 1 wait
-stats t/ch
-= depth 1, in flight 0, deferred 0, messages 1, requeued 2, timed out 0, clients 1
+dead t/ch => 0 went to d, 1 wait
+stats t/ch => depth 1, messages 1, requeued 2, clients 1
 +1s
-oldest t/ch
-= 1000 ms
+oldest t/ch => 1000 ms
 p: PUB t | y => OK
 a< y (1)
 a: FIN #y
 +2s
-dead t/ch
-= 1 went to d, 0 wait
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 2, requeued 2, timed out 0, clients 1
-oldest t/ch
-= 0 ms
+dead t/ch => 1 went to d, 0 wait
+stats t/ch => depth 0, messages 2, requeued 2, clients 1
+oldest t/ch => 0 ms
 b consumes d other 1
 b< x (1)
-dead d/other
-= no rule
-b: REQ #x 0
-b< x (2)
-b: REQ #x 0
-b< x (3)
+dead d/other => no rule
+b: REQ #x 0 => x (2)
+b: REQ #x 0 => x (3)
 ";
 
 a_deferred_message_moves_when_it_is_due: "
 a: REQ #x 5000
 +4s
-dead t/ch
-= 0 went to d, 0 wait
+dead t/ch => 0 went to d, 0 wait
 +1s
-dead t/ch
-= 0 went to d, 1 wait
+dead t/ch => 0 went to d, 1 wait
 +2s
-dead t/ch
-= 1 went to d, 0 wait
+dead t/ch => 1 went to d, 0 wait
 ";
 
 a_message_that_times_out_needs_no_consumer_to_move: "
@@ -78,68 +65,54 @@ a gone
 p gone
 +61s
 +2s
-dead t/ch
-= 1 went to d, 0 wait
+dead t/ch => 1 went to d, 0 wait
 ";
 
 a_paused_channel_keeps_its_dead_letters: "
 pause t/ch
 a: REQ #x 0
 +5s
-dead t/ch
-= 0 went to d, 1 wait
+dead t/ch => 0 went to d, 1 wait
 unpause t/ch
 +2s
-dead t/ch
-= 1 went to d, 0 wait
+dead t/ch => 1 went to d, 0 wait
 ";
 
 a_refused_message_stays_and_is_tried_again: "
 disk full
 a: REQ #x 0
 +20s
-dead t/ch
-= 0 went to d, 1 wait
+dead t/ch => 0 went to d, 1 wait
 disk free
 +8s
-dead t/ch
-= 1 went to d, 0 wait
+dead t/ch => 1 went to d, 0 wait
 ";
 
 an_emptied_channel_forgets_its_dead_letters: "
 a: REQ #x 0
 empty t/ch
-dead t/ch
-= 0 went to d, 0 wait
+dead t/ch => 0 went to d, 0 wait
 +3s
-dead t/ch
-= 0 went to d, 0 wait
-delete t/ch
-a closed
-stats d
-= depth 1, messages 1, bytes 1
+dead t/ch => 0 went to d, 0 wait
+delete t/ch => a closed
+stats d => depth 1, messages 1, bytes 1
 ";
 
 a_channel_may_be_deleted_before_the_answer: "
 a: REQ #x 0
-delete t/ch
-a closed
+delete t/ch => a closed
 +3s
 delete t
-stats d
-= depth 1, messages 1, bytes 1
+stats d => depth 1, messages 1, bytes 1
 ";
 
 a_deleted_dead_letter_topic_is_made_again: "
 a: REQ #x 0
 delete d
-dead t/ch
-= 0 went to d, 1 wait
+dead t/ch => 0 went to d, 1 wait
 +3s
-dead t/ch
-= 1 went to d, 0 wait
-stats d
-= depth 1, messages 1, bytes 1
+dead t/ch => 1 went to d, 0 wait
+stats d => depth 1, messages 1, bytes 1
 ";
 
 dead_letters_of_dead_letters: "
@@ -148,22 +121,17 @@ b consumes d retry 1
 b< x (1)
 b: REQ #x 0
 +5s
-dead t/ch
-= 1 went to d, 0 wait
-dead d/retry
-= 1 went to e, 0 wait
+dead t/ch => 1 went to d, 0 wait
+dead d/retry => 1 went to e, 0 wait
 ";
 
 a_restart_knows_the_attempts: "
 +3s
 restart
-dead t/ch
-= 0 went to d, 1 wait
+dead t/ch => 0 went to d, 1 wait
 +3s
-dead t/ch
-= 1 went to d, 0 wait
-stats d
-= depth 1, messages 1, bytes 1
+dead t/ch => 1 went to d, 0 wait
+stats d => depth 1, messages 1, bytes 1
 ";
 
 /// A message that comes back unhandled is not nearer to its last attempt.
@@ -173,14 +141,10 @@ a< {\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_timeout\":900000,\"ms
 a consumes t ch 1
 p: PUB t | x => OK
 a< x (1)
-a: REQ #x 0 uncounted
-a< x (1)
-a: REQ #x 0
-a< x (2)
-a: REQ #x 0 uncounted
-a< x (2)
-a: REQ #x 0 free
-a< E_INVALID REQ unknown option free
+a: REQ #x 0 uncounted => x (1)
+a: REQ #x 0 => x (2)
+a: REQ #x 0 uncounted => x (2)
+a: REQ #x 0 free => E_INVALID REQ unknown option free
 a closed
 ";
 }
@@ -195,8 +159,7 @@ fn a_power_failure_before_the_sync_loses_nothing() {
 a: REQ #x 0
 power lost {seed}
 +5s
-dead t/ch
-= 1 went to d, 0 wait
+dead t/ch => 1 went to d, 0 wait
 "
         ));
     }
@@ -209,8 +172,7 @@ fn a_power_failure_after_the_sync_loses_nothing() {
             "
 a: REQ #x 0
 +2s
-dead t/ch
-= 1 went to d, 0 wait
+dead t/ch => 1 went to d, 0 wait
 power lost {seed}
 b consumes d all 1
 b< x (1)
@@ -253,24 +215,20 @@ fn a_drain_keeps_letters_that_wait_for_their_topic() {
         options,
         "
 a: SUB t ch
-channels t ch
-a< OK
+channels t ch => a< OK
 a: RDY 1
 p: PUB t | x => OK
 a< x (1)
-a: REQ #x 0
-a< x (2)
+a: REQ #x 0 => x (2)
 a: REQ #x 0
 errors
-dead t/ch
-= 0 went to d, 1 wait
+dead t/ch => 0 went to d, 1 wait
 drain on
 errors
 channels d all
 errors
 +2s
-dead t/ch
-= 1 went to d, 0 wait
+dead t/ch => 1 went to d, 0 wait
 ",
     );
 }

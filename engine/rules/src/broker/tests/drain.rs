@@ -10,33 +10,24 @@ publishes_are_refused_and_consumers_are_served: "
 a: PUB t | x => OK
 b: SUB t ch => OK
 drain on
-a: PUB t | y; PUB t | z
-a< E_PUB_FAILED PUB failed draining, publish to another nsqd
+a: PUB t | y; PUB t | z => E_PUB_FAILED PUB failed draining, publish to another nsqd
 a closed
-c: MPUB t | y,z
-c< E_MPUB_FAILED MPUB failed draining, publish to another nsqd
+c: MPUB t | y,z => E_MPUB_FAILED MPUB failed draining, publish to another nsqd
 c closed
-d: DPUB new 5 | y
-d< E_DPUB_FAILED DPUB failed draining, publish to another nsqd
+d: DPUB new 5 | y => E_DPUB_FAILED DPUB failed draining, publish to another nsqd
 d closed
-owed
-= 1 messages are owed: 1 waiting
-b: RDY 1
-b< x (1)
-owed
-= 1 messages are owed: 1 in flight
+owed => 1 messages are owed: 1 waiting
+b: RDY 1 => x (1)
+owed => 1 messages are owed: 1 in flight
 b: REQ #x 1500
-owed
-= 1 messages are owed: 1 deferred; the last deferred one is due in 2 s
-+1500ms
-b< x (2)
+owed => 1 messages are owed: 1 deferred; the last deferred one is due in 2 s
++1500ms => b< x (2)
 b: FIN #x
 owed
 = 0 messages are owed
 = -t/ch
 = -t
-owed
-= 0 messages are owed
+owed => 0 messages are owed
 ";
 
 the_causes_that_keep_messages_are_named: "
@@ -72,33 +63,28 @@ owed
 = -t/ch
 = -t
 b: SUB t late => OK
-owed
-= 0 messages are owed
+owed => 0 messages are owed
 drain off
 = +t
 = +t/ch
 = +t/late
 a: PUB t | x => OK
-owed
-= 2 messages are owed: 2 waiting
+owed => 2 messages are owed: 2 waiting
 drain on
-owed
-= 2 messages are owed: 2 waiting
+owed => 2 messages are owed: 2 waiting
 drain off
 ";
 
 the_grace_of_a_new_topic_is_awaited: with_grace(), "
 a: PUB t | x
-unasked t ch
-a< OK
+unasked t ch => a< OK
 drain on
 owed
 = 2 messages are owed: 1 waiting, 1 in the grace of a new topic; t has a grace that ends in 61 s, t/ch has no consumer
 b consumes t ch 1
 b< x (1)
 b: FIN #x
-owed
-= 1 messages are owed: 1 in the grace of a new topic; t has a grace that ends in 61 s
+owed => 1 messages are owed: 1 in the grace of a new topic; t has a grace that ends in 61 s
 a gone
 b gone
 +60s
@@ -122,11 +108,9 @@ drain on
 owed
 = 0 messages are owed
 = -t
-channels t ch
-a< E_PUB_FAILED PUB failed draining, publish to another nsqd
+channels t ch => a< E_PUB_FAILED PUB failed draining, publish to another nsqd
 a closed
-owed
-= 0 messages are owed
+owed => 0 messages are owed
 drain off
 = +t
 = +t/ch

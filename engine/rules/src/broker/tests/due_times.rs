@@ -22,9 +22,7 @@ clock back {back}
 restart
 b: SUB t ch; RDY 2 => OK
 +{left}
-+1s
-b< x (2)
-b< y (1)
++1s => b< x (2), y (1)
 "
             ));
         }
@@ -41,8 +39,7 @@ clock back 300s
 restart
 b: SUB t ch; RDY 1 => OK
 +1s
-+1s
-b< x (1)
++1s => b< x (1)
 ";
 
 /// The messages of an undo keep what is left of their deferrals, too.
@@ -56,8 +53,7 @@ restart
 unempty t/ch
 b: SUB t ch; RDY 1 => OK
 +17s
-+1s
-b< x (1)
++1s => b< x (1)
 ";
 
 /// A clock that is right, or that was set forward, changes no due time.
@@ -70,7 +66,6 @@ restart
 restart
 b: SUB t ch; RDY 1 => OK
 +3s
-+1s
-b< x (1)
++1s => b< x (1)
 ";
 }

@@ -38,10 +38,8 @@ c< z (1)
 other is 80
 other: PUB t 0 | w => OK
 c< w (1)
-dedup t
-= 2 duplicates, 0 unchecked, 2 publishers
-stats t/ch
-= depth 0, in flight 4, deferred 0, messages 4, requeued 0, timed out 0, clients 1
+dedup t => 2 duplicates, 0 unchecked, 2 publishers
+stats t/ch => depth 0, in flight 4, messages 4, clients 1
 ";
 
 a_batch_is_judged_message_by_message: "
@@ -50,12 +48,10 @@ a is 7f
 a: PUB t 1 | b => OK
 c< b (1)
 a: MPUB t 0 | a,b,c => OK
-c< a (1)
-c< c (1)
+c< a (1), c (1)
 a: MPUB t 2 | c,d => OK
 c< d (1)
-dedup t
-= 2 duplicates, 0 unchecked, 1 publishers
+dedup t => 2 duplicates, 0 unchecked, 1 publishers
 ";
 
 /// Iggy wrote a batch without messages.
@@ -63,15 +59,11 @@ iggy_3099_batch_of_duplicates: "
 c consumes t ch 99
 a is 7f
 a: MPUB t 0 | a,b,c => OK
-c< a (1)
-c< b (1)
-c< c (1)
+c< a (1), b (1), c (1)
 a: MPUB t 0 | a,b,c => OK
 a: MPUB t 1 | b,c => OK
-dedup t
-= 5 duplicates, 0 unchecked, 1 publishers
-stats t/ch
-= depth 0, in flight 3, deferred 0, messages 3, requeued 0, timed out 0, clients 1
+dedup t => 5 duplicates, 0 unchecked, 1 publishers
+stats t/ch => depth 0, in flight 3, messages 3, clients 1
 ";
 
 /// Pulsar recorded the id of a message before the message was stored, and dropped the client's next attempt.
@@ -85,8 +77,7 @@ disk free
 +1s
 b is 7f
 b: PUB t 0 | x => OK
-dedup t
-= 0 duplicates, 0 unchecked, 1 publishers
+dedup t => 0 duplicates, 0 unchecked, 1 publishers
 c consumes t ch 1
 c< x (1)
 ";
@@ -100,8 +91,7 @@ b: PUB t 5 | later => OK
 c< later (1)
 a: PUB t 4 | earlier => OK
 c< earlier (1)
-dedup t
-= 0 duplicates, 0 unchecked, 1 publishers
+dedup t => 0 duplicates, 0 unchecked, 1 publishers
 ";
 
 /// NATS kept the ids when a stream was purged, and that was not what its documentation said.
@@ -116,15 +106,11 @@ empty t
 unpause t
 a: PUB t 0 | x => OK
 a: PUB t 1 | y => OK
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
-dedup t
-= 2 duplicates, 0 unchecked, 1 publishers
-delete t
-c closed
+stats t/ch => depth 0, messages 1, clients 1
+dedup t => 2 duplicates, 0 unchecked, 1 publishers
+delete t => c closed
 a: PUB t 0 | x => OK
-dedup t
-= 0 duplicates, 0 unchecked, 1 publishers
+dedup t => 0 duplicates, 0 unchecked, 1 publishers
 ";
 
 a_topic_without_a_rule_ignores_numbers: "
@@ -134,21 +120,18 @@ a: PUB other 0 | x => OK
 c< x (1)
 a: PUB other 0 | y => OK
 c< y (1)
-dedup other
-= no rule
+dedup other => no rule
 ";
 
 messages_without_numbers_are_stored_and_counted: "
 a: PUB t | x => OK
 a: MPUB t | y,z => OK
-dedup t
-= 0 duplicates, 3 unchecked, 0 publishers
+dedup t => 0 duplicates, 3 unchecked, 0 publishers
 b is 7f
 b: PUB t 5000 | x => OK
 b: PUB t 0 | y => OK
 b: PUB t 0 | y => OK
-dedup t
-= 0 duplicates, 5 unchecked, 1 publishers
+dedup t => 0 duplicates, 5 unchecked, 1 publishers
 ";
 
 /// While its numbers are not saved, a message stays in the log, whoever has finished it. Then its segment goes.
@@ -161,8 +144,7 @@ c: FIN #x
 disk full
 +5s
 a: PUB t 0 | x => OK
-dedup t
-= 1 duplicates, 0 unchecked, 1 publishers
+dedup t => 1 duplicates, 0 unchecked, 1 publishers
 ";
 }
 
@@ -188,17 +170,13 @@ c is 81
 a: PUB t 0 | x => OK
 b: PUB t 0 | y => OK
 c: PUB t 0 | z => OK
-dedup t
-= 0 duplicates, 0 unchecked, 2 publishers, 1 forgotten
+dedup t => 0 duplicates, 0 unchecked, 2 publishers, 1 forgotten
 a: PUB t 0 | x => OK
-dedup t
-= 0 duplicates, 0 unchecked, 2 publishers, 2 forgotten
+dedup t => 0 duplicates, 0 unchecked, 2 publishers, 2 forgotten
 a: MPUB t 0 | x,w => OK
 c: PUB t 0 | z => OK
-dedup t
-= 2 duplicates, 0 unchecked, 2 publishers, 2 forgotten
-stats t
-= depth 5, messages 5, bytes 5
+dedup t => 2 duplicates, 0 unchecked, 2 publishers, 2 forgotten
+stats t => depth 5, messages 5, bytes 5
 ",
     );
 }
@@ -277,7 +255,7 @@ c consumes t ch 9
 /// docs/explain/deduplication.md says.
 #[test]
 fn the_number_of_a_message_that_a_start_finds_damaged_stays_if_it_was_saved() {
-    for (before, duplicates, depth) in [("", 0, 1), ("+12s\n", 1, 0)] {
+    for (before, duplicates, stats) in [("", 0, "depth 1, messages 1"), ("+12s\n", 1, "depth 0")] {
         check(&format!(
             "
 create t/ch
@@ -286,10 +264,8 @@ a: PUB t 0 | first => OK
 {before}restart spoils first
 a is 7f
 a: PUB t 0 | first => OK
-dedup t
-= {duplicates} duplicates, 0 unchecked, 1 publishers
-stats t/ch
-= depth {depth}, in flight 0, deferred 0, messages {depth}, requeued 0, timed out 0, clients 0
+dedup t => {duplicates} duplicates, 0 unchecked, 1 publishers
+stats t/ch => {stats}
 "
         ));
     }
@@ -310,8 +286,7 @@ c consumes t ch 9
 c< second (1)
 a is 7f
 a: PUB t 0 | first => OK
-dedup t
-= 1 duplicates, 0 unchecked, 1 publishers
+dedup t => 1 duplicates, 0 unchecked, 1 publishers
 "
         ));
     }
@@ -341,8 +316,7 @@ c consumes t ch 9
 power lost {seed}
 a is 7f
 a: MPUB t 0 | x,y => OK
-dedup t
-= 2 duplicates, 0 unchecked, 1 publishers
+dedup t => 2 duplicates, 0 unchecked, 1 publishers
 "
         ));
     }
@@ -363,8 +337,7 @@ a: PUB t 0 | x
 c< x (1)
 a< OK
 open fails
-a: PUB t 1 | y
-c< y (1)
+a: PUB t 1 | y => c< y (1)
 b: PUB t 1 | y
 b: PUB t 0 | x
 +250ms
@@ -379,8 +352,7 @@ a closed
 b: PUB t 2 | z
 b< E_PUB_FAILED PUB failed log is read-only since a failed sync: cannot sync /data/t.log/000000000001.segment: simulated failure
 b closed
-dedup t
-= 2 duplicates, 0 unchecked, 1 publishers
+dedup t => 2 duplicates, 0 unchecked, 1 publishers
 ",
     );
 }

@@ -45,28 +45,23 @@ impl Session {
 
     /// Shows whether a topic or channel is paused, and the terms. The end counts from now.
     pub(super) fn show_pause(&mut self, what: &str) {
-        let (topic, channel) = what.split_once('/').unwrap_or((what, ""));
-        let stats = self
-            .broker
-            .distribute_and_snapshot(self.now, &Default::default());
-        let mut topics = stats.topics.iter();
-        let topic = topics.find(|it| it.topic_name == topic);
-        let topic = topic.expect("the topic is there");
-        let found = topic.channels.iter().find(|it| it.channel_name == channel);
-        let (paused, pause) = found.map_or((topic.paused, &topic.pause), |channel| {
-            (channel.paused, &channel.pause)
-        });
+        let (topic, channel) = self.stats_of(what);
+        let (paused, pause) = match channel {
+            Some(channel) => (channel.paused, channel.pause),
+            None => topic
+                .map(|topic| (topic.paused, topic.pause))
+                .expect("it is there"),
+        };
         let PauseStats { until_ms, note, by } = pause;
         let mut text = if paused { "paused" } else { "not paused" }.to_owned();
-        if *until_ms > 0 {
+        if until_ms > 0 {
             let left = until_ms.saturating_sub(self.now.wall_ns / 1_000_000);
             write!(text, " for {:?}", Duration::from_millis(left)).expect("a String takes all");
         }
         for part in [note, by].into_iter().filter(|part| !part.is_empty()) {
             write!(text, ", {part}").expect("a String takes all");
         }
-        writeln!(self.transcript, "= {text}").expect("a String takes all");
-        self.run_until_idle(Vec::new());
+        self.show(&text);
     }
 }
 
@@ -75,52 +70,38 @@ a_pause_ends_by_itself: "
 a: SUB t ch; RDY 10 => OK
 pause t/ch for 10s note repair by ann
 pause t for 20s
-pauses t/ch
-= paused for 10s, repair, ann
-pauses t
-= paused for 20s
+pauses t/ch => paused for 10s, repair, ann
+pauses t => paused for 20s
 b: PUB t | x => OK
 +9000ms
-pauses t/ch
-= paused for 1s, repair, ann
+pauses t/ch => paused for 1s, repair, ann
 +1000ms
-pauses t/ch
-= not paused
-stats t
-= depth 1, messages 1, bytes 1
-+10s
-a< x (1)
-pauses t
-= not paused
+pauses t/ch => not paused
+stats t => depth 1, messages 1, bytes 1
++10s => a< x (1)
+pauses t => not paused
 ";
 
 the_last_command_counts: "
 create t/ch
 pause t/ch for 10s note one by ann
 pause t/ch for 1h note two
-pauses t/ch
-= paused for 3600s, two
+pauses t/ch => paused for 3600s, two
 +10s
-pauses t/ch
-= paused for 3590s, two
+pauses t/ch => paused for 3590s, two
 pause t/ch
 +1h
-pauses t/ch
-= paused
+pauses t/ch => paused
 pause t/ch for 10s by ann
 unpause t/ch
-pauses t/ch
-= not paused
+pauses t/ch => not paused
 pause t/ch
 +10s
-pauses t/ch
-= paused
+pauses t/ch => paused
 pause t note why
-pauses t
-= paused, why
+pauses t => paused, why
 unpause t
-pauses t
-= not paused
+pauses t => not paused
 ";
 
 /// The process was down when the pause was over.
@@ -129,8 +110,7 @@ a: SUB t ch; RDY 10 => OK
 pause t/ch for 5ms
 restart
 +0ms
-pauses t/ch
-= not paused
+pauses t/ch => not paused
 ";
 }
 
@@ -145,24 +125,18 @@ pause t for 8s
 pause t for 8s by bob
 +5000ms
 {end}
-pauses t/ch
-= paused for 4.99s, repair, ann
-pauses t
-= paused for 2.99s, bob
+pauses t/ch => paused for 4.99s, repair, ann
+pauses t => paused for 2.99s, bob
 a: SUB t ch; RDY 10; PUB t | x => OK
 a< OK
 +4000ms
-pauses t
-= not paused
-pauses t/ch
-= paused for 990ms, repair, ann
-+1000ms
-a< x (1)
+pauses t => not paused
+pauses t/ch => paused for 990ms, repair, ann
++1000ms => a< x (1)
 a: FIN #x
 {end}
 +1ms
-pauses t/ch
-= not paused
+pauses t/ch => not paused
 "
         ));
     }
@@ -182,21 +156,15 @@ pause t for 720h
 +5000ms
 clock back 50000h
 {end}
-pauses t/ch
-= paused for 10s, repair, ann
-pauses t
-= paused for 2592000s
+pauses t/ch => paused for 10s, repair, ann
+pauses t => paused for 2592000s
 +6s
 {end}
-pauses t/ch
-= paused for 3.99s, repair, ann
-pauses t
-= paused for 2591993.99s
+pauses t/ch => paused for 3.99s, repair, ann
+pauses t => paused for 2591993.99s
 +4s
-pauses t/ch
-= not paused
-pauses t
-= paused for 2591989.99s
+pauses t/ch => not paused
+pauses t => paused for 2591989.99s
 "
         ));
     }

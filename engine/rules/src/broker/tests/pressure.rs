@@ -94,8 +94,7 @@ a< x (1)
 a stuck
 p: PUB t | {large} => OK
 a: FIN #x
-stats t/ch
-= depth 0, in flight 1, deferred 0, messages 2, requeued 0, timed out 0, clients 1
+stats t/ch => depth 0, in flight 1, messages 2, clients 1
 a reads
 a< {large} (1)
 "
@@ -131,8 +130,7 @@ fn a_byte_now_and_then_does_not_extend_the_deadline_of_a_write() {
     let large = "y".repeat(100_000);
     let head = format!(
         "
-a: IDENTIFY | {{\"heartbeat_interval\":1000}}
-a< OK
+a: IDENTIFY | {{\"heartbeat_interval\":1000}} => OK
 a consumes t ch 1
 a stuck
 p: PUB t | {large} => OK
@@ -159,8 +157,7 @@ a consumes t ch 1
 a stuck
 p: PUB t | {large} => OK
 a takes 10 at close
-delete {what}
-a closed
+delete {what} => a closed
 "
         ));
     }

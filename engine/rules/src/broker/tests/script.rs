@@ -11,8 +11,10 @@
 //! a takes 10          ... but these bytes of its output; `a reads` ends it
 //! a takes 10 at close ... when it is closed by the broker
 //! a takes 10 at deadline  ... when its write deadline has passed
-//! a< OK               what it gets; a message is its body and its attempts: x (1)
+//! a< OK               what it gets; a message is its body and its attempts: x (1), y (1)
 //! a: PUB t | x => OK  ... and gets `OK` at once
+//! stats t => depth 0  ... and what a line shows; figures that are 0 are left out, except for the first one
+//! +500ms => a< x (1)  ... and what comes of any other line
 //! a consumes t ch 9   SUB, its `OK`, and RDY 9
 //! a is 7f             IDENTIFY with this publisher's id, and its answer
 //! a closed            the broker closed it
@@ -49,7 +51,7 @@
 //! [`check`] carries out what is input and writes down what comes of it: the result must be the
 //! script itself.
 
-use crate::stats::StatsFilter;
+use crate::stats::{ChannelStats, StatsFilter, TopicStats};
 use crate::{
     Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output,
     RestoredKeys, SavedKeys, Sent, TaskId, TopicKey,
@@ -102,9 +104,20 @@ const AGREED: &str = "{\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_ti
 /// Writes out the short forms of a script.
 fn written_out(script: &str) -> String {
     let lines = script.trim_start().lines().map(|line| {
-        if let Some(command) = line.strip_suffix(" => OK") {
-            let (name, _) = command.split_once(": ").expect("a client's command");
-            return format!("{command}\n{name}< OK\n");
+        if let Some((act, event)) = line.split_once(" => ") {
+            let client = act
+                .split([':', '!'])
+                .next()
+                .filter(|name| !name.contains(' '));
+            return match client {
+                _ if event.contains("< ") || event.ends_with(" closed") => {
+                    format!("{act}\n{}", each_message(event))
+                }
+                Some(name) if name != act => {
+                    format!("{act}\n{}", each_message(&format!("{name}< {event}")))
+                }
+                _ => format!("{act}\n= {event}\n"),
+            };
         }
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {
@@ -115,10 +128,38 @@ fn written_out(script: &str) -> String {
                 "{name}: IDENTIFY | {{\"feature_negotiation\":true,\"publisher_id\":\"{id}\"}}\n\
                  {name}< {AGREED}\n"
             ),
-            _ => format!("{line}\n"),
+            _ => each_message(line),
         }
     });
     lines.collect()
+}
+
+/// Writes a line for each message that a client gets.
+fn each_message(line: &str) -> String {
+    let next = match line.split_once("< ") {
+        Some((name, _)) => format!(")\n{name}< "),
+        None => "), ".to_owned(),
+    };
+    line.replace("), ", &next) + "\n"
+}
+
+/// The topic, and the channel if one is named: `t/ch`.
+fn parts(what: &str) -> (&str, Option<&str>) {
+    match what.split_once('/') {
+        Some((topic, channel)) => (topic, Some(channel)),
+        None => (what, None),
+    }
+}
+
+/// Writes figures. Those that are 0 are left out, except for the first one.
+fn figures(all: &[(&str, u64)]) -> String {
+    let first = |at: usize| at == 0;
+    let shown = all
+        .iter()
+        .enumerate()
+        .filter(|(at, (_, count))| first(*at) || *count > 0);
+    let shown = shown.map(|(_, (name, count))| format!("{name} {count}"));
+    shown.collect::<Vec<_>>().join(", ")
 }
 
 #[derive(Default)]
@@ -669,10 +710,7 @@ impl Session {
     }
 
     fn administer(&mut self, verb: &str, what: &str) {
-        let (topic, channel) = match what.split_once('/') {
-            Some((topic, channel)) => (topic, Some(channel)),
-            None => (what, None),
-        };
+        let (topic, channel) = parts(what);
         let (now, task, broker) = (self.now, TaskId(0), &mut self.broker);
         let mut out = Vec::new();
         let result = match (verb, channel) {
@@ -718,110 +756,85 @@ impl Session {
         self.run_until_idle(out);
     }
 
-    fn show_stats(&mut self, what: &str) {
-        let (topic, channel) = match what.split_once('/') {
-            Some((topic, channel)) => (topic, Some(channel)),
-            None => (what, None),
-        };
-        let stats = self
-            .broker
-            .distribute_and_snapshot(self.now, &StatsFilter::default());
-        let topic = stats.topics.iter().find(|t| t.topic_name == topic);
-        let text = match (topic, channel) {
-            (None, _) => "no such topic".to_owned(),
-            (Some(t), None) => {
-                let dropped = match t.unclaimed_dropped_count {
-                    0 => String::new(),
-                    count => format!(", dropped {count}"),
-                };
-                format!(
-                    "depth {}, messages {}, bytes {}{dropped}",
-                    t.depth, t.message_count, t.message_bytes
-                )
-            }
-            (Some(t), Some(name)) => match t.channels.iter().find(|c| c.channel_name == name) {
-                None => "no such channel".to_owned(),
-                Some(c) => format!(
-                    "depth {}, in flight {}, deferred {}, messages {}, requeued {}, timed out {}, \
-                     clients {}",
-                    c.depth,
-                    c.in_flight_count,
-                    c.deferred_count,
-                    c.message_count,
-                    c.requeue_count,
-                    c.timeout_count,
-                    c.client_count
-                ),
-            },
-        };
+    /// Returns the figures of a topic, and those of its channel if `what` names one.
+    pub(super) fn stats_of(&mut self, what: &str) -> (Option<TopicStats>, Option<ChannelStats>) {
+        let (topic, channel) = parts(what);
+        let filter = StatsFilter::default();
+        let stats = self.broker.distribute_and_snapshot(self.now, &filter);
+        let topic = stats.topics.into_iter().find(|t| t.topic_name == topic);
+        let mut channels = topic.iter().flat_map(|t| &t.channels);
+        let channel = channels.find(|c| Some(&*c.channel_name) == channel);
+        let channel = channel.cloned();
+        (topic, channel)
+    }
+
+    /// Returns the figures of a channel that is there.
+    fn channel_stats(&mut self, what: &str) -> ChannelStats {
+        self.stats_of(what).1.expect("it is there")
+    }
+
+    /// Writes what a line shows.
+    pub(super) fn show(&mut self, text: &str) {
         writeln!(self.transcript, "= {text}").expect("a String takes all");
         self.run_until_idle(Vec::new());
     }
 
+    fn show_stats(&mut self, what: &str) {
+        let text = match self.stats_of(what) {
+            (None, _) => "no such topic".to_owned(),
+            (Some(_), None) if what.contains('/') => "no such channel".to_owned(),
+            (Some(t), None) => figures(&[
+                ("depth", t.depth),
+                ("messages", t.message_count),
+                ("bytes", t.message_bytes),
+                ("dropped", t.unclaimed_dropped_count),
+            ]),
+            (Some(_), Some(c)) => figures(&[
+                ("depth", c.depth),
+                ("in flight", c.in_flight_count),
+                ("deferred", c.deferred_count),
+                ("messages", c.message_count),
+                ("requeued", c.requeue_count),
+                ("timed out", c.timeout_count),
+                ("clients", c.client_count),
+            ]),
+        };
+        self.show(&text);
+    }
+
     fn show_oldest(&mut self, what: &str) {
-        let (topic, channel) = match what.split_once('/') {
-            Some((topic, channel)) => (topic, Some(channel)),
-            None => (what, None),
-        };
-        let stats = self
-            .broker
-            .distribute_and_snapshot(self.now, &StatsFilter::default());
-        let topic = stats.topics.iter().find(|t| t.topic_name == topic);
-        let topic = topic.expect("it is there");
+        let (topic, channel) = self.stats_of(what);
         let age = match channel {
-            None => topic.oldest_unfinished_ms,
-            Some(name) => {
-                let mut channels = topic.channels.iter();
-                let channel = channels.find(|c| c.channel_name == name);
-                channel.expect("it is there").oldest_unfinished_ms
-            }
+            Some(channel) => channel.oldest_unfinished_ms,
+            None => topic.expect("it is there").oldest_unfinished_ms,
         };
-        writeln!(self.transcript, "= {age} ms").expect("a String takes all");
-        self.run_until_idle(Vec::new());
+        self.show(&format!("{age} ms"));
     }
 
     fn show_dead_letters(&mut self, what: &str) {
-        let (topic, channel) = what.split_once('/').expect("a channel");
-        let stats = self
-            .broker
-            .distribute_and_snapshot(self.now, &StatsFilter::default());
-        let topics = stats.topics.iter().filter(|t| t.topic_name == topic);
-        let mut channels = topics.flat_map(|t| &t.channels);
-        let found = channels.find(|c| c.channel_name == channel);
-        let dead = found.and_then(|channel| channel.dead_letters.as_ref());
-        let text = match dead {
+        let text = match self.channel_stats(what).dead_letters {
             None => "no rule".to_owned(),
             Some(dead) => format!(
                 "{} went to {}, {} wait",
                 dead.count, dead.topic, dead.waiting_count
             ),
         };
-        writeln!(self.transcript, "= {text}").expect("a String takes all");
-        self.run_until_idle(Vec::new());
+        self.show(&text);
     }
 
     fn show_keys(&mut self, topic: &str) {
-        let stats = self
-            .broker
-            .distribute_and_snapshot(self.now, &StatsFilter::default());
-        let found = stats.topics.iter().find(|t| t.topic_name == topic);
-        let text = match found.and_then(|topic| topic.keys.as_ref()) {
+        let text = match self.stats_of(topic).0.and_then(|topic| topic.keys) {
             None => "no rule".to_owned(),
             Some(keys) => format!(
                 "{} duplicates, {} of them unverified, {} without the key, {} keys",
                 keys.duplicate_count, keys.unverified_count, keys.keyless_count, keys.key_count
             ),
         };
-        writeln!(self.transcript, "= {text}").expect("a String takes all");
-        self.run_until_idle(Vec::new());
+        self.show(&text);
     }
 
     fn show_numbers(&mut self, topic: &str) {
-        let stats = self
-            .broker
-            .distribute_and_snapshot(self.now, &StatsFilter::default());
-        let found = stats.topics.iter().find(|t| t.topic_name == topic);
-        let text = match found.and_then(|topic| topic.numbers.as_ref()) {
+        let text = match self.stats_of(topic).0.and_then(|topic| topic.numbers) {
             None => "no rule".to_owned(),
             Some(numbers) => {
                 let forgotten = match numbers.evicted_count {
@@ -834,31 +847,20 @@ impl Session {
                 )
             }
         };
-        writeln!(self.transcript, "= {text}").expect("a String takes all");
-        self.run_until_idle(Vec::new());
+        self.show(&text);
     }
 
     fn show_localities(&mut self, what: &str) {
-        let stats = self
-            .broker
-            .distribute_and_snapshot(self.now, &StatsFilter::default());
-        let (topic, channel) = what.split_once('/').expect("a channel");
-        let topics = stats.topics.iter().filter(|t| t.topic_name == topic);
-        let mut channels = topics.flat_map(|t| &t.channels);
-        let found = channels.find(|c| c.channel_name == channel);
-        let channel = found.expect("it is there");
-        writeln!(
-            self.transcript,
-            "= zone {}, region {}, global {}",
+        let channel = self.channel_stats(what);
+        self.show(&format!(
+            "zone {}, region {}, global {}",
             channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count
-        )
-        .expect("a String takes all");
-        self.run_until_idle(Vec::new());
+        ));
     }
 
     fn show_health(&mut self) {
-        let text = self.broker.health().map_or("OK", |text| text);
-        writeln!(self.transcript, "= {text}").expect("a String takes all");
+        let health = self.broker.health().map(ToString::to_string);
+        self.show(health.as_deref().unwrap_or("OK"));
     }
 
     fn drain(&mut self, is_draining: bool) {

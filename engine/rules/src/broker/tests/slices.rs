@@ -258,13 +258,8 @@ fn the_lists_of_tried_messages_are_one_list_for_a_peek() {
         "
 a consumes t ch 5
 p: MPUB t | aa,bb,cc,dd,ee => OK
-a< aa (1)
-a< bb (1)
-a< cc (1)
-a< dd (1)
-a< ee (1)
-a: REQ #cc 0
-a< cc (2)
+a< aa (1), bb (1), cc (1), dd (1), ee (1)
+a: REQ #cc 0 => cc (2)
 a: REQ #dd 60000
 a: RDY 0
 a: REQ #ee 0
@@ -335,9 +330,7 @@ fn the_log_shows_what_consumers_have_finished_already() {
         "
 a consumes t ch 9
 p: MPUB t | aa,bb,cc => OK
-a< aa (1)
-a< bb (1)
-a< cc (1)
+a< aa (1), bb (1), cc (1)
 a: FIN #aa
 a: FIN #bb
 a: REQ #cc 60000

@@ -23,24 +23,18 @@ fn dropped_messages_are_counted_and_channels_lose_none() {
 a: PUB t | x; MPUB t | y,z; DPUB t 500 | later => OK
 a< OK
 a< OK
-stats t
-= depth 0, messages 4, bytes 8, dropped 4
+stats t => depth 0, messages 4, bytes 8, dropped 4
 a: PUB kept | x => OK
-stats kept
-= depth 1, messages 1, bytes 1
+stats kept => depth 1, messages 1, bytes 1
 b: SUB t ch => OK
 a: PUB t | w; DPUB t 500 | last => OK
 a< OK
-stats t
-= depth 0, messages 6, bytes 13, dropped 4
-b: RDY 5
-b< w (1)
-+500ms
-b< last (1)
+stats t => depth 0, messages 6, bytes 13, dropped 4
+b: RDY 5 => w (1)
++500ms => b< last (1)
 b: FIN #w; FIN #last
 a: PUB t#ephemeral | x => OK
-stats t#ephemeral
-= depth 1, messages 1, bytes 1
+stats t#ephemeral => depth 1, messages 1, bytes 1
 ",
     );
 }
@@ -55,13 +49,9 @@ a: PUB t | 1 => OK
 a: PUB t | 2 => OK
 a: MPUB t | 3,4,5 => OK
 a: PUB t | 6 => OK
-stats t
-= depth 4, messages 6, bytes 6, dropped 2
+stats t => depth 4, messages 6, bytes 6, dropped 2
 b consumes t ch 9
-b< 3 (1)
-b< 4 (1)
-b< 5 (1)
-b< 6 (1)
+b< 3 (1), 4 (1), 5 (1), 6 (1)
 ",
     );
 }
@@ -78,14 +68,11 @@ a gone
 b: PUB t | 2 => OK
 b gone
 +53900ms
-stats t
-= depth 2, messages 2, bytes 2
+stats t => depth 2, messages 2, bytes 2
 +200ms
-stats t
-= depth 1, messages 2, bytes 2, dropped 1
+stats t => depth 1, messages 2, bytes 2, dropped 1
 +10s
-stats t
-= depth 0, messages 2, bytes 2, dropped 2
+stats t => depth 0, messages 2, bytes 2, dropped 2
 ",
     );
 }
@@ -102,24 +89,18 @@ fn a_topic_keeps_everything_in_its_grace_and_before_its_start() {
         options,
         "
 a: PUB t | x
-unasked t
-a< OK
+unasked t => a< OK
 a: PUB t | y => OK
-stats t
-= depth 2, messages 2, bytes 2
+stats t => depth 2, messages 2, bytes 2
 b consumes t ch 2
-b< x (1)
-b< y (1)
+b< x (1), y (1)
 b: FIN #x; FIN #y
 a: PUB t2 | x
-unasked t2
-a< OK
+unasked t2 => a< OK
 +9s
-stats t2
-= depth 1, messages 1, bytes 1
+stats t2 => depth 1, messages 1, bytes 1
 +1s
-stats t2
-= depth 0, messages 1, bytes 1, dropped 1
+stats t2 => depth 0, messages 1, bytes 1, dropped 1
 ",
     );
 }
@@ -135,17 +116,14 @@ a: PUB t | 0 => OK
 b: SUB t ch => OK
 pause t
 a: MPUB t | 1,2,3,4 => OK
-stats t
-= depth 4, messages 5, bytes 5
+stats t => depth 4, messages 5, bytes 5
 b gone
 delete t/ch
 a: PUB t | 5 => OK
-stats t
-= depth 2, messages 6, bytes 6, dropped 3
+stats t => depth 2, messages 6, bytes 6, dropped 3
 unpause t
 c consumes t new 9
-c< 4 (1)
-c< 5 (1)
+c< 4 (1), 5 (1)
 ",
     );
 }
@@ -157,18 +135,14 @@ fn a_restart_keeps_the_bounds() {
         with_bounds(UnclaimedBounds { bytes, ..KEEP }),
         "
 a: MPUB t | 1,2,3 => OK
-stats t
-= depth 2, messages 3, bytes 3, dropped 1
+stats t => depth 2, messages 3, bytes 3, dropped 1
 +3s
 restart
-stats t
-= depth 2, messages 0, bytes 0
+stats t => depth 2
 b: MPUB t | 4,5 => OK
-stats t
-= depth 2, messages 2, bytes 2, dropped 2
+stats t => depth 2, messages 2, bytes 2, dropped 2
 c consumes t ch 9
-c< 4 (1)
-c< 5 (1)
+c< 4 (1), 5 (1)
 ",
     );
 }
@@ -193,13 +167,9 @@ create t/ch
 {publish}delete t/ch
 a: MPUB t | 3,4 => OK
 unempty t
-stats t
-= depth 4, messages 28, bytes 12004
+stats t => depth 4, messages 28, bytes 12004
 b: SUB t ch; RDY 9 => OK
-b< 1 (1)
-b< 2 (1)
-b< 3 (1)
-b< 4 (1)
+b< 1 (1), 2 (1), 3 (1), 4 (1)
 "
         ),
     );

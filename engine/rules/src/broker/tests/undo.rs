@@ -3,7 +3,6 @@
 use super::group_commit;
 use super::script::{Session, check, check_with, duration, options};
 use crate::{AdminError, Broker, DeadLetterRules, Now, Outcome, TaskId};
-use std::fmt::Write;
 use std::time::Duration;
 
 impl Session {
@@ -32,8 +31,8 @@ impl Session {
             match done {
                 Ok(Outcome::Later) => continue,
                 Ok(_) => {}
-                Err(AdminError::NoUndo(why)) => self.say(&format!("{why:?}")),
-                Err(error) => self.say(&format!("{error:?}")),
+                Err(AdminError::NoUndo(why)) => self.show(&format!("{why:?}")),
+                Err(error) => self.show(&format!("{error:?}")),
             }
             return;
         }
@@ -41,16 +40,11 @@ impl Session {
 
     /// Shows the undo of a topic or channel. The end counts from now.
     pub(super) fn show_undo(&mut self, what: &str) {
-        let (topic, name) = what.split_once('/').unwrap_or((what, ""));
-        let stats = self
-            .broker
-            .distribute_and_snapshot(self.now, &Default::default());
-        let topic = stats.topics.iter().find(|it| it.topic_name == topic);
-        let channels = topic.map_or(&[][..], |topic| &topic.channels);
-        let channel = channels.iter().find(|it| it.channel_name == name);
-        let undo = match name {
-            "" => topic.and_then(|topic| topic.undo.as_ref()),
-            _ => channel.and_then(|channel| channel.undo.as_ref()),
+        let (topic, channel) = self.stats_of(what);
+        let undo = if what.contains('/') {
+            channel.and_then(|channel| channel.undo)
+        } else {
+            topic.and_then(|topic| topic.undo)
         };
         let text = match undo {
             None => "no undo".to_owned(),
@@ -61,12 +55,7 @@ impl Session {
                 format!("{} messages for {left:?}", undo.message_count)
             }
         };
-        self.say(&text);
-        self.run_until_idle(Vec::new());
-    }
-
-    fn say(&mut self, text: &str) {
-        writeln!(self.transcript, "= {text}").expect("a String takes all");
+        self.show(&text);
     }
 }
 
@@ -75,35 +64,21 @@ messages_of_all_states_come_back_before_later_ones: "
 a: SUB t ch; RDY 2 => OK
 b: MPUB t | a,b,c,d; DPUB t 20000 | e => OK
 b< OK
-a< a (1)
-a< b (1)
+a< a (1), b (1)
 a: RDY 0; REQ #b 0
-stats t/ch
-= depth 3, in flight 1, deferred 1, messages 5, requeued 1, timed out 0, clients 1
+stats t/ch => depth 3, in flight 1, deferred 1, messages 5, requeued 1, clients 1
 empty t/ch for 10s
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 5, requeued 1, timed out 0, clients 1
-undo t/ch
-= 5 messages for 10s
-a: FIN #a
-a< E_FIN_FAILED FIN #a failed ID not in flight
+stats t/ch => depth 0, messages 5, requeued 1, clients 1
+undo t/ch => 5 messages for 10s
+a: FIN #a => E_FIN_FAILED FIN #a failed ID not in flight
 b: PUB t | f => OK
 +2000ms
 unempty t/ch
-undo t/ch
-= no undo
-stats t/ch
-= depth 5, in flight 0, deferred 1, messages 6, requeued 1, timed out 0, clients 1
-a: RDY 10
-a< c (1)
-a< d (1)
-a< a (2)
-a< b (2)
-a< f (1)
-+18s
-a< e (1)
-unempty t/ch
-= NotFound
+undo t/ch => no undo
+stats t/ch => depth 5, deferred 1, messages 6, requeued 1, clients 1
+a: RDY 10 => c (1), d (1), a (2), b (2), f (1)
++18s => a< e (1)
+unempty t/ch => NotFound
 ";
 
 the_time_ends_and_so_do_other_commands: "
@@ -111,27 +86,20 @@ b: SUB t ch; MPUB t | a,b => OK
 b< OK
 empty t/ch for 10s
 +10s
-undo t/ch
-= no undo
-unempty t/ch
-= NotFound
+undo t/ch => no undo
+unempty t/ch => NotFound
 b: PUB t | c => OK
 empty t/ch for 10s
-undo t/ch
-= 1 messages for 10s
+undo t/ch => 1 messages for 10s
 empty t/ch
-undo t/ch
-= no undo
+undo t/ch => no undo
 empty t/ch for 10s
-undo t/ch
-= no undo
+undo t/ch => no undo
 b: PUB t | d => OK
 empty t/ch for 10s
-delete t/ch
-b closed
+delete t/ch => b closed
 create t/ch
-undo t/ch
-= no undo
+undo t/ch => no undo
 ";
 
 a_second_empty_adds_to_the_undo: "
@@ -141,30 +109,19 @@ empty t/ch for 1h
 a: PUB t | c => OK
 +1000ms
 empty t/ch for 10s
-undo t/ch
-= 3 messages for 3599s
+undo t/ch => 3 messages for 3599s
 a: PUB t | d => OK
 unempty t/ch
-a: RDY 10
-a< a (1)
-a< b (1)
-a< c (1)
-a< d (1)
+a: RDY 10 => a (1), b (1), c (1), d (1)
 empty t/ch for 10s
-unempty t/ch
-a< a (2)
-a< b (2)
-a< c (2)
-a< d (2)
+unempty t/ch => a< a (2), b (2), c (2), d (2)
 ";
 
 ephemeral_channels_have_no_undo: "
 a: SUB t ch#ephemeral; PUB t | x => OK
 a< OK
-empty t/ch#ephemeral for 10s
-= OfEphemeral
-stats t/ch#ephemeral
-= depth 1, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
+empty t/ch#ephemeral for 10s => OfEphemeral
+stats t/ch#ephemeral => depth 1, messages 1, clients 1
 ";
 
 /// Regression: each empty prolonged the undo of the messages before, so their segments could stay for ever.
@@ -176,17 +133,14 @@ empty t for 20h
 b: PUB t | b => OK
 b gone
 empty t for 24h
-undo t
-= 2 messages for 50400s
+undo t => 2 messages for 50400s
 +13h
 b: PUB t | c => OK
 b gone
 empty t for 24h
-undo t
-= 3 messages for 3600s
+undo t => 3 messages for 3600s
 +1h
-undo t
-= no undo
+undo t => no undo
 ";
 
 /// Regression: the due times were those of the wall clock, so messages came late when it was set back between the empty and
@@ -201,10 +155,8 @@ a: DPUB t 20000 | y => OK
 empty t/ch for 1h
 unempty t/ch
 +17s
-+1s
-a< x (1)
-+2s
-a< y (1)
++1s => a< x (1)
++2s => a< y (1)
 a: FIN #x; FIN #y
 a gone
 b: PUB u | z; DPUB u 20000 | x => OK
@@ -219,8 +171,7 @@ unpause u
 a: SUB u ch; RDY 2 => OK
 a< z (1)
 +18s
-+2s
-a< x (1)
++2s => a< x (1)
 ";
 }
 
@@ -237,33 +188,24 @@ a< a (1)
 empty t/ch for 10s
 +5000ms
 {end}
-undo t/ch
-= 3 messages for 4.99s
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+undo t/ch => 3 messages for 4.99s
+stats t/ch => depth 0
 a: SUB t ch; RDY 10; PUB t | d => OK
 a< OK
 a< d (1)
 a: FIN #d
-unempty t/ch
-a< a (2)
-a< b (1)
+unempty t/ch => a< a (2), b (1)
 {end}
-undo t/ch
-= no undo
-stats t/ch
-= depth 2, in flight 0, deferred 1, messages 0, requeued 0, timed out 0, clients 0
+undo t/ch => no undo
+stats t/ch => depth 2, deferred 1
 empty t/ch for 10s
 +9000ms
 {end}
 +1000ms
-undo t/ch
-= no undo
+undo t/ch => no undo
 {end}
-unempty t/ch
-= NotFound
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+unempty t/ch => NotFound
+stats t/ch => depth 0
 "
         ));
     }
@@ -284,18 +226,13 @@ a< OK
 a: DPUB t 20000 | c => OK
 empty t/ch for 10s
 power lost {seed}
-undo t/ch
-= 3 messages for 9.99s
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 0, requeued 0, timed out 0, clients 0
+undo t/ch => 3 messages for 9.99s
+stats t/ch => depth 0
 unempty t/ch
 power lost {seed}
-undo t/ch
-= no undo
-stats t/ch
-= depth 2, in flight 0, deferred 1, messages 0, requeued 0, timed out 0, clients 0
-unempty t/ch
-= NotFound
+undo t/ch => no undo
+stats t/ch => depth 2, deferred 1
+unempty t/ch => NotFound
 "
             ),
         );
@@ -318,10 +255,8 @@ empty t/ch for 10s
 unempty t/ch
 +2000ms
 +2000ms
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 1, requeued 0, timed out 0, clients 1
-stats dead
-= depth 1, messages 1, bytes 1
+stats t/ch => depth 0, messages 1, clients 1
+stats dead => depth 1, messages 1, bytes 1
 ",
     );
 }

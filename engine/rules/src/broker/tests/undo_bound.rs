@@ -38,15 +38,11 @@ fn an_undo_has_a_bounded_size() {
     }
     session.check(
         "
-empty t/ch for 60s
-= TooLarge
-undo t/ch
-= no undo
-stats t/ch
-= depth 0, in flight 0, deferred 16385, messages 16385, requeued 0, timed out 0, clients 0
+empty t/ch for 60s => TooLarge
+undo t/ch => no undo
+stats t/ch => depth 0, deferred 16385, messages 16385
 empty t/ch
-stats t/ch
-= depth 0, in flight 0, deferred 0, messages 16385, requeued 0, timed out 0, clients 0
+stats t/ch => depth 0, messages 16385
 ",
     );
 }
@@ -66,16 +62,12 @@ fn each_part_of_a_range_counts_in_an_undo() {
     publish_pairs(&mut session, 3);
     session.check(
         "
-empty t for 1h
-= TooLarge
-stats t
-= depth 6, messages 16387, bytes 16387
-undo t
-= 16380 messages for 3600s
+empty t for 1h => TooLarge
+stats t => depth 6, messages 16387, bytes 16387
+undo t => 16380 messages for 3600s
 create t/ch
 unempty t
-stats t/ch
-= depth 8193, in flight 0, deferred 8193, messages 16386, requeued 0, timed out 0, clients 0
+stats t/ch => depth 8193, deferred 8193, messages 16386
 ",
     );
 }
@@ -93,24 +85,20 @@ fn an_undo_that_is_too_large_for_its_channels_waits_for_a_pause() {
         "
 create t/y
 create t/z
-empty t for 1h
-= TooLarge
+empty t for 1h => TooLarge
 delete t/z
 empty t for 1h
 create t/z
 unpause t
-unempty t
-= NeedsPause
+unempty t => NeedsPause
 b: PUB t | b => OK
 pause t
-unempty t
-= NeedsPause
+unempty t => NeedsPause
 empty t/x
 empty t/y
 empty t/z
 unempty t
-stats t
-= depth 6000, messages 6002, bytes 6002
+stats t => depth 6000, messages 6002, bytes 6002
 ",
     );
 }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::channel::Channel;
+use crate::work::Work;
 use diskq_log::segment::{FRAMES_AT, Head, NewFrame, write_frame, write_head};
 use diskq_log::{
     Checkpoints, FoundLog, LogOptions, Memory, Residency, Segment, SegmentNumber, SeqRange,
@@ -8,11 +9,12 @@ use std::ops::Range;
 use wire::id::MessageId;
 
 const BASE: Seq = Seq(1000);
+const NOW: Duration = Duration::from_secs(1);
 
 /// A log in memory with one message for each body. A bit of each message in `damaged` is flipped, as if a page was read
 /// back wrong after the start.
 fn log(bodies: &[&[u8]], damaged: Range<usize>) -> Log {
-    let mut bytes = vec![0; 16 * 1024].into_boxed_slice();
+    let mut bytes = vec![0; 64 * 1024].into_boxed_slice();
     let head = Head {
         generation: 7,
         base: BASE,
@@ -75,14 +77,9 @@ fn a_message_that_cannot_be_copied_is_skipped() {
     let mut channel = channel(SeqRange::new(BASE, BASE.offset(3)), &mut log);
     let mut sent = Vec::new();
     let budget = &mut LetterBudget::new(0, DEAD_LETTER_BYTES);
-    let end = channel.take_dead_letters(&mut log, budget, |letter| sent.push(letter.body));
-    assert_eq!(
-        (sent, end),
-        (
-            vec![b"first".to_vec(), b"last".to_vec()],
-            LettersEnd::Nothing
-        )
-    );
+    let is_more = channel.take_dead_letters(NOW, &mut log, budget, |letter| sent.push(letter.body));
+    let expected = vec![b"first".to_vec(), b"last".to_vec()];
+    assert_eq!((sent, is_more), (expected, false));
     assert_eq!(
         (channel.depth(), log.holders()),
         (2, 2),
@@ -95,7 +92,7 @@ fn a_message_that_cannot_be_copied_is_skipped() {
 /// Damaged messages were skipped without a bound, so a channel with millions of them held up its shard.
 #[test]
 fn damaged_messages_count_in_the_budget_of_a_turn() {
-    const COUNT: usize = 2 * TURN_MESSAGES + 1;
+    const COUNT: usize = 2 * SHARD_TURN_MESSAGES + 1;
     let bodies = vec![&b"damaged"[..]; COUNT];
     let mut log = log(&bodies, 0..COUNT);
     let range = SeqRange::new(BASE, BASE.offset(COUNT as u64));
@@ -105,12 +102,12 @@ fn damaged_messages_count_in_the_budget_of_a_turn() {
         turns += 1;
         let before = channel.depth();
         let budget = &mut LetterBudget::new(0, DEAD_LETTER_BYTES);
-        let end = channel.take_dead_letters(&mut log, budget, |_| panic!("all are damaged"));
+        let none = |_| panic!("all are damaged");
+        let is_more = channel.take_dead_letters(NOW, &mut log, budget, none);
         channel.check(&Default::default());
-        assert!(before - channel.depth() <= TURN_MESSAGES as u64);
-        match end {
-            LettersEnd::Turn => {}
-            end => break assert_eq!(end, LettersEnd::Nothing),
+        assert!(before - channel.depth() <= SHARD_TURN_MESSAGES as u64);
+        if !is_more {
+            break;
         }
     }
     assert!(turns > 2, "{turns}");
@@ -118,28 +115,28 @@ fn damaged_messages_count_in_the_budget_of_a_turn() {
 }
 
 #[test]
-fn a_channel_is_held_while_letters_of_the_shard_take_all_the_room() {
+fn a_channel_waits_while_letters_of_the_shard_take_all_the_room() {
     let bodies: [&[u8]; 3] = [b"1", b"2", b"3"];
     let mut log = log(&bodies, 0..0);
     let mut channel = channel(SeqRange::new(BASE, BASE.offset(3)), &mut log);
     let mut take = |channel: &mut Channel, under_way| {
         let mut sent = Vec::new();
         let budget = &mut LetterBudget::new(under_way, 1000);
-        let end = channel.take_dead_letters(&mut log, budget, |letter| {
+        let is_more = channel.take_dead_letters(NOW, &mut log, budget, |letter| {
             sent.push((letter.body, letter.wants_sync));
         });
-        (sent, end)
+        assert!(!is_more);
+        sent
     };
     // A letter leaves as long as there is any room, so that a large one leaves, too.
-    let (sent, end) = take(&mut channel, 999);
-    assert_eq!((sent, end), (vec![(b"1".to_vec(), true)], LettersEnd::Held));
+    assert_eq!(take(&mut channel, 999), [(b"1".to_vec(), true)]);
     assert!(!channel.wants_pump());
-    assert_eq!(take(&mut channel, 0), (vec![], LettersEnd::Nothing));
-    channel.release_dead_letters();
+    assert_eq!(take(&mut channel, 0), []);
+    let at = channel.next_timeout().expect("it tries again");
+    channel.handle_timeout(at, &mut Default::default(), &mut Work::unbounded());
     assert!(channel.wants_pump());
-    let (sent, end) = take(&mut channel, 0);
-    let expected = vec![(b"2".to_vec(), false), (b"3".to_vec(), false)];
-    assert_eq!((sent, end), (expected, LettersEnd::Nothing));
+    let expected = [(b"2".to_vec(), false), (b"3".to_vec(), false)];
+    assert_eq!(take(&mut channel, 0), expected);
     assert_eq!(channel.depth(), 3, "all are owed until they are stored");
 }
 
