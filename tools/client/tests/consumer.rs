@@ -27,6 +27,10 @@ fn builder(topic: &str, max_in_flight: u32) -> ConsumerBuilder {
     Consumer::builder(topic, "c").config(config(max_in_flight))
 }
 
+async fn connected(builder: ConsumerBuilder) -> Consumer {
+    builder.connect().await.expect("the builder is complete")
+}
+
 /// Takes the next message. Panics if there is none for long.
 async fn next(consumer: &mut Consumer) -> Message {
     let next = timeout(TIMEOUT, consumer.next()).await;
@@ -44,11 +48,7 @@ async fn messages_are_received_and_finished() {
     let bodies: Vec<String> = (0..100).map(|index| index.to_string()).collect();
     let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
     nsqd.publish("t", &bodies);
-    let mut consumer = builder("t", 10)
-        .node(node(&nsqd))
-        .connect()
-        .await
-        .expect("nsqd is there");
+    let mut consumer = connected(builder("t", 10).node(node(&nsqd))).await;
     let mut seen = BTreeSet::new();
     for _ in 0..100 {
         let message = next(&mut consumer).await;
@@ -95,11 +95,7 @@ async fn a_new_node_is_discovered() {
     one.create_channel("t", "c");
     publish_numbers(&one, "t", 0..10);
     let addresses = lookupds.iter().map(|lookupd| lookupd.http.to_string());
-    let mut consumer = builder("t", 10)
-        .lookupds(addresses)
-        .connect()
-        .await
-        .expect("complete");
+    let mut consumer = connected(builder("t", 10).lookupds(addresses)).await;
     finish_all(&mut consumer, 0..10).await;
     // Only the other nsqlookupd knows the new node.
     let two = Daemon::nsqd_at(&[&lookupds[1]], &[]);
@@ -129,8 +125,8 @@ async fn a_killed_node_is_found_again() {
     let fixed = Consumer::builder("t", "fixed")
         .config(config(5))
         .node(node(&nsqd));
-    let mut discovering = discovering.connect().await.expect("complete");
-    let mut fixed = fixed.connect().await.expect("complete");
+    let mut discovering = connected(discovering).await;
+    let mut fixed = connected(fixed).await;
     finish_all(&mut discovering, 0..10).await;
     for _ in 0..2 {
         nsqd.restart();
@@ -145,11 +141,7 @@ async fn a_shutdown_leaves_nothing_in_flight() {
     let nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");
     publish_numbers(&nsqd, "t", 0..200);
-    let mut one = builder("t", 100)
-        .node(node(&nsqd))
-        .connect()
-        .await
-        .expect("complete");
+    let mut one = connected(builder("t", 100).node(node(&nsqd))).await;
     let mut held = Vec::new();
     for _ in 0..10 {
         held.push(next(&mut one).await);
@@ -161,11 +153,7 @@ async fn a_shutdown_leaves_nothing_in_flight() {
         let (_, end) = tokio::join!(control.shutdown(), one.next());
         end.is_none()
     });
-    let mut two = builder("t", 300)
-        .node(node(&nsqd))
-        .connect()
-        .await
-        .expect("complete");
+    let mut two = connected(builder("t", 300).node(node(&nsqd))).await;
     let mut seen = BTreeSet::new();
     while seen.len() < 190 {
         let message = next(&mut two).await;
@@ -178,10 +166,8 @@ async fn a_shutdown_leaves_nothing_in_flight() {
     assert!(!stopping.is_finished(), "ten messages are still in work");
     for message in held {
         assert!(!seen.contains(&text(&message)));
-        message
-            .finish()
-            .await
-            .expect("the connection waits for the answer");
+        let done = message.finish().await;
+        done.expect("the connection waits for the answer");
     }
     let has_ended = timeout(TIMEOUT, stopping)
         .await
@@ -205,7 +191,7 @@ async fn a_requeued_message_comes_again_with_one_more_attempt() {
         ..config(1)
     };
     let builder = Consumer::builder("t", "c").config(config).node(node(&nsqd));
-    let mut consumer = builder.connect().await.expect("complete");
+    let mut consumer = connected(builder).await;
     for attempts in 1..=3 {
         let message = next(&mut consumer).await;
         assert_eq!(message.attempts(), attempts);
@@ -232,7 +218,7 @@ async fn messages_that_take_longer_than_their_timeout_are_touched() {
     let limit = Duration::from_secs(60);
     let builder = Consumer::builder("t", "c").config(config).node(node(&nsqd));
     let builder = builder.auto_touch(Some(ringq_client::AutoTouch { limit }));
-    let mut consumer = builder.connect().await.expect("complete");
+    let mut consumer = connected(builder).await;
     let message = next(&mut consumer).await;
     tokio::time::sleep(Duration::from_secs(7)).await;
     message.finish().await.expect("the connection lives");
@@ -248,7 +234,7 @@ async fn an_answer_after_a_pause_of_the_process_tells_that_the_connection_is_gon
     nsqd.create_channel("t", "c");
     nsqd.publish("t", &["one"]);
     let builder = builder("t", 1).node(node(&nsqd));
-    let mut consumer = builder.connect().await.expect("complete");
+    let mut consumer = connected(builder).await;
     for round in 0..5 {
         let message = next(&mut consumer).await;
         // The runtime has one thread, which does not look at its sockets meanwhile.
@@ -325,21 +311,15 @@ async fn tls_and_compression_carry_messages() {
     let builder = Consumer::builder("t0", "c")
         .config(config.clone())
         .node(node(&nsqd));
-    let error = builder
-        .retry_first_connection(false)
-        .connect()
-        .await
-        .expect_err("refused");
+    let done = builder.retry_first_connection(false).connect().await;
+    let error = done.expect_err("refused");
     assert!(error.to_string().contains("upgrade failed"), "{error}");
     let plain = Daemon::nsqd(&[]);
     let builder = Consumer::builder("t0", "c")
         .config(config)
         .node(node(&plain));
-    let error = builder
-        .retry_first_connection(false)
-        .connect()
-        .await
-        .expect_err("refused");
+    let done = builder.retry_first_connection(false).connect().await;
+    let error = done.expect_err("refused");
     assert!(error.to_string().contains("TLS was asked for"), "{error}");
 }
 
@@ -359,7 +339,7 @@ async fn handlers_that_block_hold_up_no_heartbeat_with_a_runtime_for_connections
         .expect("a runtime");
     let builder = Consumer::builder("t", "c").config(config).node(node(&nsqd));
     let builder = builder.runtime(connections.handle().clone());
-    let consumer = builder.connect().await.expect("complete");
+    let consumer = connected(builder).await;
     let control = consumer.control();
     let running = tokio::spawn(consumer.run(1, async |_message: Message| {
         // nsqd closes a connection that is silent for two heartbeats.

@@ -51,9 +51,8 @@ async fn cuts_lose_nothing_and_repeat_little() {
     let mut seen: HashMap<String, Seen> = HashMap::new();
     let mut unconfirmed = MESSAGES;
     while unconfirmed > 0 {
-        let message = timeout(TIMEOUT, consumer.next())
-            .await
-            .expect("messages come");
+        let done = timeout(TIMEOUT, consumer.next()).await;
+        let message = done.expect("messages come");
         let message = message.expect("the consumer runs");
         let body = String::from_utf8_lossy(message.body()).into_owned();
         let entry = seen.entry(body).or_default();

@@ -40,15 +40,11 @@ async fn each_kind_of_publish_reaches_a_consumer() {
     let receipt = producer.publish("t", "1").await.expect("nsqd stores it");
     assert_eq!(*receipt.node(), node(&nsqd));
     let bodies = ["2", "3"].map(Bytes::from);
-    producer
-        .publish_many("t", bodies)
-        .await
-        .expect("nsqd stores them");
+    let done = producer.publish_many("t", bodies).await;
+    done.expect("nsqd stores them");
     let delay = Duration::from_secs(6);
-    producer
-        .publish_deferred("t", delay, "4")
-        .await
-        .expect("nsqd stores it");
+    let done = producer.publish_deferred("t", delay, "4").await;
+    done.expect("nsqd stores it");
     nsqd.wait_for_figure("t", "c", "deferred_count", 1);
     let together = ["5", "6", "7"].map(|body| producer.publish("t", body));
     for result in join_all(together).await {
@@ -63,10 +59,8 @@ async fn each_kind_of_publish_reaches_a_consumer() {
 async fn refusals_have_the_text_of_nsqd_and_publishing_goes_on() {
     let nsqd = Daemon::nsqd(&["--max-msg-size=10"]);
     let producer = producer(&nsqd);
-    let error = producer
-        .publish("t", "12345678901")
-        .await
-        .expect_err("too long");
+    let done = producer.publish("t", "12345678901").await;
+    let error = done.expect_err("too long");
     assert_eq!(
         error.to_string(),
         "E_BAD_MESSAGE PUB message too big 11 > 10"
@@ -188,16 +182,12 @@ async fn check_upgrades(change: impl Fn(&mut Config)) {
         .map(|index| format!("{index:03} {}", "body ".repeat(index * 10)).into())
         .collect();
     for body in &bodies[..100] {
-        producer
-            .publish("t", body.clone())
-            .await
-            .expect("nsqd stores it");
+        let done = producer.publish("t", body.clone()).await;
+        done.expect("nsqd stores it");
     }
     let rest = bodies[100..].iter().cloned();
-    producer
-        .publish_many("t", rest)
-        .await
-        .expect("nsqd stores them");
+    let done = producer.publish_many("t", rest).await;
+    done.expect("nsqd stores them");
     let received = drain(&[node(&nsqd)], bodies.len(), config.clone()).await;
     assert_eq!(sorted(received), bodies);
 
@@ -205,10 +195,8 @@ async fn check_upgrades(change: impl Fn(&mut Config)) {
         auth_secret: "wrong".into(),
         ..config.clone()
     };
-    let error = build(&wrong)
-        .publish("t", "1")
-        .await
-        .expect_err("no permission");
+    let done = build(&wrong).publish("t", "1").await;
+    let error = done.expect_err("no permission");
     let text = error.to_string();
     assert!(text.contains("auth failed - E_UNAUTHORIZED"), "{text}");
     let none = Config {
@@ -222,10 +210,8 @@ async fn check_upgrades(change: impl Fn(&mut Config)) {
     stranger.tls.cert = None;
     stranger.tls.key = None;
     stranger.tls.insecure_skip_verify = true;
-    let error = build(&stranger)
-        .publish("t", "1")
-        .await
-        .expect_err("no certificate");
+    let done = build(&stranger).publish("t", "1").await;
+    let error = done.expect_err("no certificate");
     assert_eq!(error.outcome(), Outcome::NotStored, "{error}");
 }
 
@@ -253,10 +239,8 @@ async fn compression_works_without_tls() {
         let builder = Producer::builder().node(node(&nsqd)).config(config.clone());
         let producer = builder.build().expect("the settings are right");
         let body = Bytes::from("x".repeat(300_000));
-        producer
-            .publish("t", body.clone())
-            .await
-            .expect("nsqd stores it");
+        let done = producer.publish("t", body.clone()).await;
+        done.expect("nsqd stores it");
         assert_eq!(drain(&[node(&nsqd)], 1, config).await, [body]);
     }
 }
@@ -288,10 +272,8 @@ async fn nodes_are_found_and_their_loss_is_survived() {
         }
     });
     found.await.expect("both nodes are found");
-    let receipts = producer
-        .publish_to(2, "t", "both")
-        .await
-        .expect("there are two nodes");
+    let done = producer.publish_to(2, "t", "both").await;
+    let receipts = done.expect("there are two nodes");
     let reached: BTreeSet<Address> = receipts
         .iter()
         .map(|receipt| receipt.node().clone())

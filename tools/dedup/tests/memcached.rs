@@ -9,6 +9,16 @@ use test_support::memcached::{FakeMemcached, Memcached as Server};
 const KEY: Fingerprint = Fingerprint(99);
 const MSG_TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Starts a memcached. Ends the test if the machine has none.
+macro_rules! server {
+    () => {
+        match Server::start() {
+            Some(server) => server,
+            None => return,
+        }
+    };
+}
+
 /// Returns a store at this server.
 fn store(server: &Server, change: impl FnOnce(&mut MemcachedOptions)) -> Memcached {
     let mut options = MemcachedOptions::new(&server.address());
@@ -45,9 +55,7 @@ async fn is_done(store: &Memcached) -> bool {
 
 #[tokio::test]
 async fn several_consumers_share_the_states() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = server!();
     let (one, two) = (store(&server, |_| ()), store(&server, |_| ()));
     let other_topic = store(&server, |options| options.prefix = "other:".to_owned());
     let first = lease(&one).await;
@@ -64,9 +72,7 @@ async fn several_consumers_share_the_states() {
 /// and its release takes nothing from the new owner.
 #[tokio::test]
 async fn a_lease_ends_by_itself() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = server!();
     let (slow, taken) = leases_of_two_owners(&server, "release:").await;
     let one = named_store(&server, "release:", None);
     slow.release().await.expect("memcached answers");
@@ -108,9 +114,7 @@ fn named_store(server: &Server, prefix: &str, lease: Option<Duration>) -> Memcac
 /// A memcached that was restarted has forgotten everything: messages are handled again, and none is lost.
 #[tokio::test]
 async fn a_restart_makes_duplicates_and_no_loss() {
-    let Some(mut server) = Server::start() else {
-        return;
-    };
+    let mut server = server!();
     let store = store(&server, |_| ());
     commit(&store).await;
     assert!(is_done(&store).await);
@@ -122,9 +126,7 @@ async fn a_restart_makes_duplicates_and_no_loss() {
 /// The commit failed, so a copy of the message was handled again, although memcached could be reached.
 #[tokio::test]
 async fn a_connection_that_has_ended_since_its_last_question_is_made_again() {
-    let Some(mut server) = Server::start() else {
-        return;
-    };
+    let mut server = server!();
     let store = store(&server, |_| ());
     let leased = lease(&store).await;
     server.restart();
@@ -136,9 +138,7 @@ async fn a_connection_that_has_ended_since_its_last_question_is_made_again() {
 /// lease.
 #[tokio::test]
 async fn a_lease_that_is_stored_too_late_is_that_of_the_next_try() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = server!();
     let late = store(&server, |options| options.timeout = Duration::from_secs(6));
     let prompt = store(&server, |_| ());
     for store in [&late, &prompt] {
@@ -197,16 +197,11 @@ async fn a_store_is_reached_by_its_ip_address_and_by_its_name() {
 
 #[tokio::test]
 async fn a_store_that_cannot_be_reached_is_an_error() {
-    let Some(mut server) = Server::start() else {
-        return;
-    };
+    let mut server = server!();
     server.kill();
     let store = store(&server, |_| ());
-    let error = store
-        .begin(KEY, MSG_TIMEOUT)
-        .await
-        .expect_err("nobody listens")
-        .to_string();
+    let done = store.begin(KEY, MSG_TIMEOUT).await;
+    let error = done.expect_err("nobody listens").to_string();
     assert!(
         error.starts_with("memcached cannot be used: connect: "),
         "{error}"
@@ -217,9 +212,7 @@ async fn a_store_that_cannot_be_reached_is_an_error() {
 /// own. Otherwise a fresh message could be called done.
 #[tokio::test]
 async fn a_dropped_question_confuses_no_other_one() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = server!();
     let store = store(&server, |options| options.connections = 1);
     commit(&store).await;
     for round in 0..200_u128 {
@@ -227,10 +220,8 @@ async fn a_dropped_question_confuses_no_other_one() {
         let at = Duration::from_micros(5 * round as u64);
         // Either end of the race is right. The question is what comes after it.
         let _ = tokio::time::timeout(at, done).await;
-        let fresh = store
-            .begin(Fingerprint(1000 + round), MSG_TIMEOUT)
-            .await
-            .expect("memcached answers");
+        let done = store.begin(Fingerprint(1000 + round), MSG_TIMEOUT).await;
+        let fresh = done.expect("memcached answers");
         assert!(
             matches!(fresh, SharedBegin::Fresh(_)),
             "round {round}: {fresh:?}"
@@ -241,9 +232,7 @@ async fn a_dropped_question_confuses_no_other_one() {
 /// If many consumers ask at the same time, one of them gets the message.
 #[tokio::test]
 async fn one_of_many_gets_the_message() {
-    let Some(server) = Server::start() else {
-        return;
-    };
+    let server = server!();
     let stores: Vec<_> = (0..10).map(|_| store(&server, |_| ())).collect();
     for round in 0..20 {
         let tasks = stores.iter().cloned().map(|store| {

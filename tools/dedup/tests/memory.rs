@@ -93,6 +93,14 @@ struct Check<'a> {
     ratio_max: f64,
 }
 
+const fn named(name: &str, pieces: i64, ratio_max: f64) -> Check<'_> {
+    Check {
+        name,
+        pieces,
+        ratio_max,
+    }
+}
+
 /// Feeds a filter, and checks its figures against the allocator's.
 fn check<F: Filter + Saved + Clone>(
     Check {
@@ -173,11 +181,7 @@ fn a_saved_filter_that_finds_no_memory_is_an_error() {
 fn the_inverse_filter() {
     let check_slots = |slots: u64| {
         check(
-            Check {
-                name: "inverse",
-                pieces: 1,
-                ratio_max: 1.3,
-            },
+            named("inverse", 1, 1.3),
             || InverseBloom::new(slots).expect("a valid size"),
             |filter| feed_keys(filter, 100.0, 3 * slots),
         );
@@ -196,11 +200,7 @@ fn the_forgetful_filter() {
             hasher: hasher(),
         };
         check(
-            Check {
-                name: "forgetful",
-                pieces: filters as i64 + 2,
-                ratio_max: 1.3,
-            },
+            named("forgetful", filters as i64 + 2, 1.3),
             || ForgetfulBloom::new(options, START).expect("valid options"),
             |filter| feed_keys(filter, 3.0 * rate, 100_000),
         );
@@ -224,12 +224,12 @@ fn feed_numbers(filter: &mut RoaringPair, source: u64, numbers: impl Iterator<It
 fn a_roaring_pair_with_one_number_per_container() {
     for (capacity, sources) in [(20_000_u64, 1_u64), (3000, 20)] {
         check(
-            Check {
-                name: "Roaring pair, one number per container",
-                pieces: 0,
-                // The bound has a source more than there are most of the time.
-                ratio_max: 1.3 * (sources + 1) as f64 / sources as f64,
-            },
+            // The bound has a source more than there are most of the time.
+            named(
+                "Roaring pair, one number per container",
+                0,
+                1.3 * (sources + 1) as f64 / sources as f64,
+            ),
             || RoaringPair::new(capacity, sources as usize).expect("valid bounds"),
             |filter| {
                 for source in 0..sources {
@@ -264,11 +264,7 @@ fn a_roaring_pair_takes_no_more_than_its_bound() {
         for capacity in [1, 2, 7, 100, 4096, 5000, 30_000] {
             let sources = if capacity < 1000 { 30 } else { 1 };
             check(
-                Check {
-                    name,
-                    pieces: 0,
-                    ratio_max: f64::MAX,
-                },
+                named(name, 0, f64::MAX),
                 || RoaringPair::new(capacity, sources).expect("valid bounds"),
                 |filter| {
                     for source in 0..sources as u64 + 10 {
@@ -284,11 +280,7 @@ fn a_roaring_pair_takes_no_more_than_its_bound() {
 #[test]
 fn the_table_of_the_sources_is_in_the_bound() {
     check(
-        Check {
-            name: "Roaring pair, one number per source",
-            pieces: 0,
-            ratio_max: 3.0,
-        },
+        named("Roaring pair, one number per source", 0, 3.0),
         || RoaringPair::new(1, 10_000).expect("valid bounds"),
         |filter| {
             for source in 0..30_000 {

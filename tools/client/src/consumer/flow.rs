@@ -198,11 +198,7 @@ impl Flow {
         }
         self.ready.retry(now, &mut changes.ready);
         if now >= self.redistributed_at + self.redistribute_interval {
-            // Whole intervals have passed. The next one begins where the last of them ended.
-            let interval = self.redistribute_interval.as_nanos().max(1);
-            let late = now.duration_since(self.redistributed_at).as_nanos() % interval;
-            let late = u64::try_from(late).expect("an interval is below 5 s");
-            self.redistributed_at = now - Duration::from_nanos(late);
+            self.redistributed_at = now;
             if !self.backoff.is_period_running() {
                 self.ready.redistribute(now, &mut changes.ready);
                 if self.backoff.level() > 0 && self.ready.total() == 0 {

@@ -46,12 +46,8 @@ fn builder(network: &MockNetwork, max_in_flight: u32) -> ConsumerBuilder {
 async fn one_server(config: Config) -> (MockServer, Consumer) {
     let network = MockNetwork::new();
     let server = network.server("n1:4150");
-    let consumer = builder(&network, 1)
-        .config(config)
-        .node(server.address())
-        .connect()
-        .await
-        .expect("the builder is complete");
+    let builder = builder(&network, 1).config(config);
+    let consumer = connected(builder.node(server.address())).await;
     (server, consumer)
 }
 
@@ -85,6 +81,10 @@ async fn subscribe(nsqd: &mut MockConnection) {
     nsqd.respond("OK").await;
 }
 
+async fn connected(builder: ConsumerBuilder) -> Consumer {
+    builder.connect().await.expect("the builder is complete")
+}
+
 /// The only server of a consumer, and its connection up to the first RDY.
 type Ready = (MockServer, MockConnection, Consumer);
 
@@ -101,7 +101,7 @@ async fn ready_with(
     let network = MockNetwork::new();
     let mut server = network.server("n1:4150");
     let builder = set(builder(&network, max_in_flight).node(server.address()));
-    let consumer = builder.connect().await.expect("the builder is complete");
+    let consumer = connected(builder).await;
     let mut nsqd = accept(&mut server).await;
     nsqd.expect(&format!("RDY {max_in_flight}")).await;
     (server, nsqd, consumer)

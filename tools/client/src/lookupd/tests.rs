@@ -25,10 +25,8 @@ async fn serve(answers: Vec<String>) -> (String, JoinHandle<Vec<String>>) {
                 head.push(byte);
             }
             requests.push(String::from_utf8(head).expect("a head is text"));
-            stream
-                .write_all(answer.as_bytes())
-                .await
-                .expect("the client reads");
+            let done = stream.write_all(answer.as_bytes()).await;
+            done.expect("the client reads");
         }
         requests
     });
@@ -134,9 +132,8 @@ async fn old_and_odd_answers_are_understood() {
     let wrapped =
         r#"{"status_code":200,"status_txt":"OK","data":{"channels":["old"],"producers":null}}"#;
     let channels = async |headers, body| {
-        let found = ask(answer("200 OK", headers, body))
-            .await
-            .expect("an answer");
+        let done = ask(answer("200 OK", headers, body)).await;
+        let found = done.expect("an answer");
         found.expect("a topic").channels
     };
     assert_eq!(channels("", wrapped).await, ["old"]);
@@ -176,9 +173,8 @@ async fn refusals_say_what_was_wrong() {
         .await
         .expect_err("500");
     assert!(error.ends_with("got response 500 \"INTERNAL\""), "{error}");
-    let error = ask(answer("200 OK", CURRENT, "<html>"))
-        .await
-        .expect_err("no JSON");
+    let done = ask(answer("200 OK", CURRENT, "<html>")).await;
+    let error = done.expect_err("no JSON");
     assert!(error.contains("the answer is not understood"), "{error}");
 }
 

@@ -91,41 +91,25 @@ fn consecutive_messages_are_one_batch_without_copies() {
 
 #[test]
 fn wrong_frames_are_named() {
-    let http = b"HTTP/1.1 400 Bad Request\r\n\r\n";
-    let error = error_of(http, usize::MAX);
-    assert!(matches!(error, ConnectionError::HttpEndpoint));
-    assert!(
-        error
-            .to_string()
-            .contains("a nsqd TCP endpoint is required")
-    );
-    assert!(matches!(
-        error_of(http, 1024),
-        ConnectionError::HttpEndpoint
-    ));
-    assert!(matches!(
-        error_of(&[0, 0, 0, 3, 0, 0, 0, 0], usize::MAX),
-        ConnectionError::FrameSize { announced: 3 }
-    ));
-    assert!(matches!(
-        error_of(&[0xff; 8], usize::MAX),
-        ConnectionError::FrameSize { announced: -1 }
-    ));
-    assert!(matches!(
-        error_of(&frame(7, b"x"), usize::MAX),
-        ConnectionError::FrameType { number: 7 }
-    ));
-    assert!(matches!(
-        error_of(&frame(0, &[0; 97]), 100),
-        ConnectionError::FrameTooLarge {
-            bytes: 101,
-            bytes_max: 100
-        }
-    ));
-    assert!(matches!(
-        error_of(&frame(2, &[0; 25]), usize::MAX),
-        ConnectionError::ShortMessage { bytes: 25 }
-    ));
+    let http = &b"HTTP/1.1 400 Bad Request\r\n\r\n"[..];
+    for (bytes, size_max, expected) in [
+        (http, usize::MAX, "HttpEndpoint"),
+        (http, 1024, "HttpEndpoint"),
+        (&[0, 0, 0, 3, 0, 0, 0, 0], 99, "FrameSize { announced: 3 }"),
+        (&[0xff; 8], usize::MAX, "FrameSize { announced: -1 }"),
+        (&frame(7, b"x"), 99, "FrameType { number: 7 }"),
+        (
+            &frame(0, &[0; 97]),
+            100,
+            "FrameTooLarge { bytes: 101, bytes_max: 100 }",
+        ),
+        (&frame(2, &[0; 25]), 99, "ShortMessage { bytes: 25 }"),
+    ] {
+        let error = error_of(bytes, size_max);
+        assert_eq!(format!("{error:?}"), expected);
+    }
+    let text = error_of(http, 99).to_string();
+    assert!(text.contains("a nsqd TCP endpoint is required"), "{text}");
 }
 
 #[test]

@@ -118,40 +118,6 @@ fn an_idle_test_moves_to_another_connection() {
 }
 
 #[test]
-fn a_late_timeout_keeps_the_rhythm() {
-    let mut config = config(2);
-    config.rdy_redistribute_interval = MS(1000);
-    config.low_rdy_idle_timeout = MS(2000);
-    let mut table = Table::new(&config);
-    let mut had: BTreeMap<u64, usize> = BTreeMap::new();
-    for id in 1..=4 {
-        table.add(id);
-    }
-    for _ in 0..120 {
-        let at = table.flow.next_timeout().expect("counts are scarce");
-        if table.flow.is_short() && !(at - table.start).as_millis().is_multiple_of(1000) {
-            // A connection does not hold its earlier count any more.
-            table.now = at;
-            for (id, count) in table.after(Flow::handle_timeout) {
-                *had.entry(id).or_default() += count as usize;
-            }
-            continue;
-        }
-        assert!(
-            (at - table.start).as_millis().is_multiple_of(1000),
-            "{:?}",
-            at - table.start
-        );
-        table.now = at + MS(300);
-        for (id, count) in table.after(Flow::handle_timeout) {
-            *had.entry(id).or_default() += count as usize;
-        }
-    }
-    assert_eq!(had.len(), 4);
-    assert!(had.values().all(|turns| *turns >= 10), "{had:?}");
-}
-
-#[test]
 fn a_stopped_flow_sends_nothing() {
     let mut table = Table::new(&config(5));
     table.add(1);

@@ -39,11 +39,7 @@ async fn rdy_never_exceeds_what_nsqd_accepts() {
         let mut server = network.server("n1:4150");
         let log = Log::default();
         let builder = builder(&network, 3000).node(server.address());
-        let _consumer = builder
-            .events(log.callback())
-            .connect()
-            .await
-            .expect("complete");
+        let _consumer = connected(builder.events(log.callback())).await;
         let mut nsqd = accept_with(&mut server, answer).await;
         nsqd.expect(expected).await;
         tokio::task::yield_now().await;
@@ -99,11 +95,8 @@ async fn a_refused_subscription_is_reported() {
     let builder = builder(&network, 1)
         .node(address)
         .retry_first_connection(false);
-    let error = builder
-        .connect()
-        .await
-        .expect_err("nsqd refuses")
-        .to_string();
+    let done = builder.connect().await;
+    let error = done.expect_err("nsqd refuses").to_string();
     assert!(
         error.contains("failed to SUB - E_SUB_FAILED channel consumers"),
         "{error}"
@@ -121,11 +114,8 @@ async fn an_unreachable_node_is_an_error_or_tried_again() {
     let once = builder(&network, 1)
         .node(server.address())
         .retry_first_connection(false);
-    let error = once
-        .connect()
-        .await
-        .expect_err("nobody listens")
-        .to_string();
+    let done = once.connect().await;
+    let error = done.expect_err("nobody listens").to_string();
     assert!(
         error.contains("(n1:4150) error connecting to nsqd"),
         "{error}"
@@ -225,11 +215,7 @@ async fn a_removed_node_gets_cls_and_is_forgotten() {
     let network = MockNetwork::new();
     let (mut one, mut two) = (network.server("n1:4150"), network.server("n2:4150"));
     let nodes = [one.address(), two.address()];
-    let mut consumer = builder(&network, 10)
-        .nodes(nodes)
-        .connect()
-        .await
-        .expect("complete");
+    let mut consumer = connected(builder(&network, 10).nodes(nodes)).await;
     let mut nsqd_one = accept(&mut one).await;
     let mut nsqd_two = accept(&mut two).await;
     nsqd_two.expect("RDY 5").await;

@@ -12,9 +12,9 @@ use futures_util::future::join_all;
 use tokio::time::sleep;
 
 use super::*;
-use crate::error::Outcome;
 use crate::producer::{Producer, PublishError, Receipt};
 use crate::testing::{Cut, MockBroker};
+use crate::tests::outcomes::check_outcomes;
 
 /// The cuts of all runs together.
 const CUTS: u64 = 10_000;
@@ -190,36 +190,6 @@ async fn publish(
     results
 }
 
-/// Checks the results against what the nsqds stored, and that the application got all of it.
-fn check_publishes(
-    results: HashMap<Bytes, Result<Receipt, PublishError>>,
-    brokers: &[MockBroker],
-    application: &Application,
-    seed: u64,
-) {
-    let mut stored: HashMap<Bytes, Vec<Address>> = HashMap::new();
-    for broker in brokers {
-        for body in broker.published("t") {
-            stored.entry(body).or_default().push(broker.address());
-        }
-    }
-    for (body, result) in results {
-        let places = stored.remove(&body).unwrap_or_default();
-        match result {
-            Ok(receipt) => assert_eq!(places, [receipt.node().clone()], "seed {seed}: {body:?}"),
-            Err(error) if error.outcome() == Outcome::Unknown => {
-                assert!(places.len() <= 1, "seed {seed}: {body:?} {places:?}");
-            }
-            Err(error) => assert_eq!(places, [], "seed {seed}: {body:?} {error}"),
-        }
-        assert!(
-            places.is_empty() || application.deliveries.contains_key(&body),
-            "seed {seed}: {body:?} is lost"
-        );
-    }
-    assert!(stored.is_empty(), "seed {seed}: {stored:?}");
-}
-
 /// Settings with which a client notices soon that its output is lost, and connects again soon.
 fn hasty() -> Config {
     Config {
@@ -267,10 +237,8 @@ async fn check(seed: u64, cuts: u64) -> (usize, usize) {
     let application = Application::default().run(consumer, Arc::clone(&cutter), seed);
     let application = tokio::spawn(application);
     let results = publish(&producer, &cutter, cuts, seed).await;
-    producer
-        .close()
-        .await
-        .expect("no connection breaks any more");
+    let done = producer.close().await;
+    done.expect("no connection breaks any more");
     while brokers
         .iter()
         .any(|broker| broker.depth("t", "c") != (0, 0))
@@ -280,7 +248,11 @@ async fn check(seed: u64, cuts: u64) -> (usize, usize) {
     control.shutdown().await;
     let application = application.await.expect("the consumer has stopped");
     application.check(seed);
-    check_publishes(results, &brokers, &application, seed);
+    check_outcomes(results, &brokers, seed);
+    for body in brokers.iter().flat_map(|broker| broker.published("t")) {
+        let is_delivered = application.deliveries.contains_key(&body);
+        assert!(is_delivered, "seed {seed}: {body:?} is lost");
+    }
     let repeated = application.repeated.len();
     let kept: usize = application.confirmed.values().map(Vec::len).sum();
     (repeated, repeated + kept)

@@ -49,7 +49,7 @@ async fn pair(change: impl FnOnce(ConsumerBuilder) -> ConsumerBuilder) -> Pair {
     let network = MockNetwork::new();
     let mut servers = [network.server("n1:4150"), network.server("n2:4150")];
     let builder = builder(&network, 10).nodes(servers.iter().map(MockServer::address));
-    let consumer = change(builder).connect().await.expect("complete");
+    let consumer = connected(change(builder)).await;
     let (mut one, mut two) = (accept(&mut servers[0]).await, accept(&mut servers[1]).await);
     // The first connection may have had RDY 10 for a moment.
     for nsqd in [&mut one, &mut two] {
@@ -193,7 +193,7 @@ async fn a_copy_goes_back_when_the_limit_of_nsqd_is_near() {
     let network = MockNetwork::new();
     let mut server = network.server("n1:4150");
     let builder = builder(&network, 10).node(server.address());
-    let mut consumer = builder.dedup(by_body()).connect().await.expect("complete");
+    let mut consumer = connected(builder.dedup(by_body())).await;
     let answer = r#"{"max_rdy_count":2500,"msg_timeout":1000,"max_msg_timeout":3000}"#;
     let mut nsqd = accept_with(&mut server, answer).await;
     nsqd.expect("RDY 10").await;

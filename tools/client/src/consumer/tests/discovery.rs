@@ -262,10 +262,8 @@ async fn a_removed_node_does_not_come_back() {
     close(&mut nsqd).await;
     drop(nsqd);
     assert!(timeout(MS(600_000), server.accept()).await.is_err());
-    control
-        .add_node(server.address())
-        .await
-        .expect("it is wanted again");
+    let done = control.add_node(server.address()).await;
+    done.expect("it is wanted again");
     accept(&mut server).await;
 }
 
@@ -273,11 +271,7 @@ async fn a_removed_node_does_not_come_back() {
 async fn nsqlookupds_come_and_go() {
     let network = MockNetwork::new();
     let node: Address = "n1:4150".parse().expect("an address");
-    let consumer = builder(&network, 9)
-        .node(node)
-        .connect()
-        .await
-        .expect("complete");
+    let consumer = connected(builder(&network, 9).node(node)).await;
     let control = consumer.control();
     control.add_lookupd("127.0.0.1:1").expect("an address");
     control

@@ -167,11 +167,7 @@ async fn shares_are_fair_and_follow_the_maximum_and_losses() {
     let network = MockNetwork::new();
     let mut all = servers(&network, 4);
     let nodes = all.iter().map(MockServer::address);
-    let consumer = builder(&network, 10)
-        .nodes(nodes)
-        .connect()
-        .await
-        .expect("complete");
+    let consumer = connected(builder(&network, 10).nodes(nodes)).await;
     let mut servers = Servers::accept(&mut all).await;
     servers.read(MS(1000), 10).await;
     assert_eq!(servers.ready, [2, 2, 2, 2]);
@@ -212,7 +208,7 @@ async fn nodes_that_come_later_do_not_exceed_the_maximum() {
         (0..200).for_each(|_| broker.publish("t", "x"));
     }
     let builder = builder(&network, 40).node(brokers[0].address());
-    let mut consumer = builder.connect().await.expect("complete");
+    let mut consumer = connected(builder).await;
     let control = consumer.control();
     for broker in &brokers[1..] {
         control.add_node(broker.address()).await.expect("it is new");
@@ -237,11 +233,7 @@ async fn a_turn_begins_when_the_message_of_the_last_one_is_answered() {
         (0..10).for_each(|_| broker.publish("t", "x"));
     }
     let nodes = brokers.iter().map(MockBroker::address);
-    let mut consumer = builder(&network, 1)
-        .nodes(nodes)
-        .connect()
-        .await
-        .expect("complete");
+    let mut consumer = connected(builder(&network, 1).nodes(nodes)).await;
     let control = consumer.control();
     for _ in 0..20 {
         let message = next(&mut consumer).await;
@@ -264,7 +256,7 @@ async fn scarce_rdy_goes_round() {
         ..Config::default()
     };
     let builder = builder(&network, 2).config(config).nodes(nodes);
-    let _consumer = builder.connect().await.expect("complete");
+    let _consumer = connected(builder).await;
     let mut servers = Servers::accept(&mut all).await;
     let mut turns = [0; 4];
     for _ in 0..60 {

@@ -50,11 +50,7 @@ async fn the_first_nsqlookupd_is_asked_at_once_and_a_later_one_at_the_next_poll(
         MockLookupd::start(&found.address()).await,
         MockLookupd::start(&found.address()).await,
     ];
-    let consumer = builder(&network, 4)
-        .node(fixed.address())
-        .connect()
-        .await
-        .expect("complete");
+    let consumer = connected(builder(&network, 4).node(fixed.address())).await;
     let mut nsqd = accept(&mut fixed).await;
     nsqd.expect("RDY 4").await;
     let control = consumer.control();

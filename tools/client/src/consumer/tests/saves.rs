@@ -154,7 +154,7 @@ async fn a_filter_with_a_very_long_interval_is_saved_at_the_end() {
     broker.publish("t", "a");
     let builder = builder(&network, 1).node(broker.address());
     let builder = builder.dedup(dedup.expect("complete"));
-    let mut consumer = builder.connect().await.expect("complete");
+    let mut consumer = connected(builder).await;
     next(&mut consumer).await.finish();
     consumer.control().shutdown().await;
     assert_eq!(disk.saves(), 1);

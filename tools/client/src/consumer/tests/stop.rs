@@ -120,7 +120,7 @@ async fn a_stop_without_connections_ends_at_once_and_twice_is_once() {
     let builder = builder(&network, 5)
         .node(address.clone())
         .events(log.callback());
-    let mut consumer = builder.connect().await.expect("complete");
+    let mut consumer = connected(builder).await;
     tokio::time::sleep(MS(50)).await;
     let begin = Instant::now();
     let control = consumer.control();

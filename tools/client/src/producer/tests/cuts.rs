@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use super::*;
 use crate::testing::Cut;
+use crate::tests::outcomes::check_outcomes;
 
 /// The cuts of a run. A tenth of them belongs to each seed.
 const CUTS: u64 = 10_000;
@@ -55,31 +56,7 @@ async fn check(seed: u64, cuts: u64) {
     }
     producer.close().await.unwrap();
     settle().await;
-    let mut stored: HashMap<Bytes, Vec<Address>> = HashMap::new();
-    for broker in &brokers {
-        for body in broker.published("t") {
-            stored.entry(body).or_default().push(broker.address());
-        }
-    }
-    let mut outcomes = [0; 3];
-    for (body, result) in results {
-        let places = stored.remove(&body).unwrap_or_default();
-        match result {
-            Ok(receipt) => {
-                outcomes[0] += 1;
-                assert_eq!(places, [receipt.node().clone()], "seed {seed}: {body:?}");
-            }
-            Err(error) if error.outcome() == Outcome::Unknown => {
-                outcomes[1] += 1;
-                assert!(places.len() <= 1, "seed {seed}: {body:?} {places:?}");
-            }
-            Err(error) => {
-                outcomes[2] += 1;
-                assert_eq!(places, [], "seed {seed}: {body:?} {error}");
-            }
-        }
-    }
-    assert!(stored.is_empty(), "seed {seed}: {stored:?}");
+    let outcomes = check_outcomes(results, &brokers, seed);
     assert!(outcomes[0] > 0 && outcomes[1] > 0, "{outcomes:?}");
 }
 

@@ -132,10 +132,8 @@ async fn a_certain_node_gets_the_message_or_nobody() {
         producer.publish_on(&second, "t", "x").await.unwrap();
     }
     let bodies = ["y", "z"].map(Bytes::from);
-    producer
-        .publish_many_on(&second, "t", bodies)
-        .await
-        .unwrap();
+    let done = producer.publish_many_on(&second, "t", bodies).await;
+    done.unwrap();
     assert_eq!(counts(&brokers), [0, 5]);
     producer.ping_on(&second).await.unwrap();
     brokers[0].refuse(true);
