@@ -46,12 +46,6 @@ impl World {
         self.database.check();
     }
 
-    fn leave(&mut self, client: ClientKey) {
-        while !self.database.leave(client, 1, &mut self.events) {
-            self.database.check();
-        }
-    }
-
     fn pass(&mut self, seconds: u64) {
         self.now.monotonic += Duration::from_secs(seconds);
     }
