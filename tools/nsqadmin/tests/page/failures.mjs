@@ -1,6 +1,6 @@
 // Parts that fail while the page is open.
 
-import { equal, until } from "./browser.mjs";
+import { equal, picture, until } from "./browser.mjs";
 import { make, publish, registerAt, remove } from "./daemons.mjs";
 
 // In the cluster for faults, after those that leave two of its nodes.
@@ -20,7 +20,7 @@ export const ofNight = {
       await row.getByText("5", { exact: true }).first().waitFor();
       equal(await page.getByText(/What follows leaves them out|No new figures/).count(), 0, "a bar that is wrong");
       await page.locator(".problems li", { hasText: lookupds[0].http }).getByText("This nsqlookupd does not answer").waitFor();
-      await page.screenshot({ path: `${cluster.pictures}/before.png` });
+      await picture(page, cluster, "before");
     } finally {
       for (const { pid } of lookupds) process.kill(pid, "SIGCONT");
     }
@@ -74,7 +74,7 @@ export const ofNight = {
     } finally {
       process.kill(node.pid, "SIGCONT");
     }
-    await page.screenshot({ path: `${cluster.pictures}/not-deleted.png` });
+    await picture(page, cluster, "not-deleted");
     browser.healthy();
   },
 
@@ -108,7 +108,7 @@ export const checks = {
       first ??= { ...await answer.json(), topics: [], message: 'WARNING: Get "http://h:4151/stats": no answer in time' };
       await route.fulfill({ response: answer, json: first });
     });
-    await page.goto(cluster.admin);
+    await page.goto(`${cluster.admin}?q=elsewhere`);
     const row = page.getByRole("row").filter({ has: page.getByRole("link", { name: "elsewhere", exact: true }) });
     await row.getByText("unknown", { exact: true }).waitFor();
     equal([await row.getByText("inactive").count(), await row.getByText("–", { exact: true }).count() > 3], [0, true], "a topic of a silent node");
@@ -171,7 +171,7 @@ export const atTheEnd = {
     await until(async () => await alone.getByText("Gone: ").count() === 0, "the page forgets the node");
     await nodes.goto(cluster.admin);
     await nodes.locator(".problems li", { hasText: last.http }).getByText("This nsqd is gone").waitFor();
-    await topic.screenshot({ path: `${cluster.pictures}/gone.png` });
+    await picture(topic, cluster, "gone");
     // The page of the node, which the list leads to, says the same.
     await nodes.getByRole("link", { name: last.http }).click();
     await nodes.getByRole("status").getByText("This nsqd is gone").waitFor();
@@ -184,14 +184,14 @@ export const atTheEnd = {
       await fresh.getByText(/^The figures of this (topic|channel) are unknown/).waitFor();
       equal(await fresh.locator(".tile").count(), 0, `${path}: figures that nobody knows`);
       equal(await fresh.getByRole("button", { name: /^(Pause|Empty|Delete) / }).count(), 0, `${path}: acts that nobody would carry out`);
-      await fresh.screenshot({ path: `${cluster.pictures}/gone-${path.replaceAll("/", "-")}.png` });
+      await picture(fresh, cluster, `gone-${path.replaceAll("/", "-")}`);
     }
     // A channel that no node knows looked as if it existed.
     const unknown = await browser.open(`${cluster.admin}topics/dies/no-such`, { allowed: /404/ });
     await unknown.getByText(`No nsqd that answers knows this channel. ${last.http} had the topic and cannot be asked`).waitFor();
     await unknown.getByText(`Gone: ${last.http}.`).waitFor();
     equal(await unknown.getByText("The figures of this channel are unknown").count(), 0, "a channel that may not exist");
-    await unknown.screenshot({ path: `${cluster.pictures}/unknown-channel.png` });
+    await picture(unknown, cluster, "unknown-channel");
     // An nsqlookupd that was started anew does not know the names any more.
     const forgotten = await browser.open(`${cluster.admin}lookup`, { allowed: /404/ });
     await forgotten.route("**/api/topics/only-there*", (route) => route.fulfill({ status: 404, json: { message: "TOPIC_NOT_FOUND" } }));

@@ -1,19 +1,7 @@
 // What an operator looks for at night: what gets older and where, who publishes more, which server is in trouble.
 
-import { accessible, equal, until } from "./browser.mjs";
+import { accessible, equal, looksGood, picture, until } from "./browser.mjs";
 import { channelAt, consume, finish, make, produce, publish } from "./daemons.mjs";
-
-// Takes pictures of a page in both themes and at a phone's width, and checks its accessibility.
-async function pictures(page, cluster, name) {
-  await accessible(page, `${name}, light`);
-  await page.screenshot({ path: `${cluster.pictures}/${name}-light.png`, fullPage: true });
-  await page.emulateMedia({ colorScheme: "dark" });
-  await accessible(page, `${name}, dark`);
-  await page.screenshot({ path: `${cluster.pictures}/${name}-dark.png`, fullPage: true });
-  await page.setViewportSize({ width: 360, height: 740 });
-  await until(() => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} fits into 360 pixels`);
-  await page.screenshot({ path: `${cluster.pictures}/${name}-narrow.png`, fullPage: true });
-}
 
 export const checks = {
   async "incident: the first page says what needs attention, and what to do"(browser, cluster) {
@@ -37,7 +25,7 @@ export const checks = {
     const { concerns } = await (await fetch(`${cluster.admin}api/live/attention`)).json();
     const ages = concerns.filter((one) => one.topic).map((one) => one.oldest_ms);
     equal(ages, [...ages].sort((a, b) => b - a), "the oldest message comes first");
-    await pictures(page, cluster, "attention");
+    await looksGood(page, cluster, "attention");
     await invoices.click();
     await page.getByRole("status").getByText("No consumers: 21 messages wait").waitFor();
     stop();
@@ -56,7 +44,7 @@ export const checks = {
     await page.locator(".tile", { hasText: "Drained in" }).waitFor();
     await page.locator(".tile", { hasText: "Latency 99th" }).waitFor();
     await until(async () => /\d s|min/.test(await page.locator(".tile", { hasText: "Drained in" }).innerText()), "a time");
-    await pictures(page, cluster, "drained");
+    await looksGood(page, cluster, "drained");
     stops.forEach((stop) => stop());
     browser.healthy();
   },
@@ -71,7 +59,7 @@ export const checks = {
     await bar.waitFor();
     await fetch(`http://${second.http}/topic/pause?topic=partial&note=deploying&by=ann`, { method: "POST" });
     await page.getByRole("status").getByText("Topic paused at 1 of 2 nodes by ann (deploying); 6 messages wait there. No channel at").waitFor();
-    await pictures(page, cluster, "partial");
+    await looksGood(page, cluster, "partial");
     await page.goto(`${cluster.admin}?show=problem&q=partial`);
     await page.locator("tr.problem", { hasText: "partial" }).waitFor();
     await make([second], "partial", ["archive"], 0);
@@ -91,7 +79,7 @@ export const checks = {
     await table.getByText("shop (host-p)").first().waitFor();
     const rates = () => table.locator("tbody tr[data-row] td:nth-child(3)").allTextContents();
     await until(async () => (await rates()).every((rate, index) => Math.abs(Number(rate) - [20, 5][index]) < 8), "their rates, the highest first");
-    await pictures(page, cluster, "producers");
+    await looksGood(page, cluster, "producers");
     stops.forEach((stop) => stop());
     browser.healthy();
   },
@@ -102,7 +90,7 @@ export const checks = {
     const table = page.getByRole("region", { name: "Shards of this node" });
     await until(async () => / %/.test(await table.innerText()), "the load of a shard");
     await until(async () => /[1-9]\d* (MB|GB|TB)/.test(await page.locator(".tile", { hasText: "Disk free" }).innerText()), "the disk");
-    await pictures(page, cluster, "shards");
+    await looksGood(page, cluster, "shards");
     browser.healthy();
   },
 
@@ -160,14 +148,14 @@ export const checks = {
       const cells = await row.locator("th, td").allTextContents();
       equal([cells.length, ["Messages", "Delivery"].map((head) => cells[heads.indexOf(head)])], [heads.length, shown], `the row ${name}`);
     }
-    await pictures(page, cluster, "delivery");
+    await looksGood(page, cluster, "delivery");
     browser.healthy();
   },
 
   async "incident: graphite's charts are on every page that has some, and all pages work with graphite"(browser, cluster) {
     const { graphite, nsqds } = cluster;
     await make(nsqds, "graphed", ["archive"], 1);
-    const page = await browser.open(`${graphite}topics`);
+    const page = await browser.open(`${graphite}topics?q=graphed`);
     await page.getByRole("heading", { name: "Topics", exact: true }).waitFor();
     await page.getByRole("link", { name: "graphed", exact: true }).waitFor();
     const node = nsqds[0].http;
@@ -210,7 +198,7 @@ export const checks = {
     await page.getByRole("combobox", { name: /From graphite/ }).selectOption("12h");
     await until(() => asked.some((url) => url.searchParams.get("from") === "-12h"), "the chosen timeframe");
     await accessible(page, "charts of graphite");
-    await page.screenshot({ path: `${cluster.pictures}/graphite.png`, fullPage: true });
+    await picture(page, cluster, "graphite", true);
     browser.healthy();
   },
 };

@@ -1,6 +1,6 @@
 // What an operator who was new to the page found cut off, hidden or misleading.
 
-import { equal, until } from "./browser.mjs";
+import { equal, picture, until } from "./browser.mjs";
 import { make, pause } from "./daemons.mjs";
 
 // Fails if an element's content is wider than the element.
@@ -81,7 +81,7 @@ export const checks = {
         if (copies > 100) equal([...new Set(heights)], [36], `the heights of rows with ${where}`);
         equal(await page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), true, `the page is not wider with ${where}`);
         await cell.scrollIntoViewIfNeeded();
-        await page.screenshot({ path: `${cluster.pictures}/sentence-${copies}-${width}.png` });
+        await picture(page, cluster, `sentence-${copies}-${width}`);
       }
     }
     browser.healthy();
@@ -131,7 +131,7 @@ export const checks = {
         }
         return 0;
       }), addresses);
-      await page.screenshot({ path: `${cluster.pictures}/narrow-${button.replace(" ", "-")}.png` });
+      await picture(page, cluster, `narrow-${button.replace(" ", "-")}`);
       equal(lines, [1, 1, 1], `the lines of ${addresses} in ${button}`);
       equal(await dialog.evaluate((one) => one.scrollWidth <= one.clientWidth), true, "the dialog is not wider than the phone");
     }

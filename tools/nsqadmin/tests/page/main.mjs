@@ -18,7 +18,7 @@
 //   nsqds      {http, tcp, pid} of three nsqds. The checks kill the last one
 //   night      {admin, hasty, nsqds, lookupds} of a cluster for faults: three nsqds, and two nsqlookupds as {http, tcp}. `hasty` is an
 //              nsqadmin that waits for answers for a second only. `disk` is the directory of the last nsqd's small file system, or null
-//   pictures   the directory for screenshots
+//   pictures   the directory for screenshots: those of failures, and with PAGE_PICTURES those of all pages
 // PAGE_CHECK=part runs only the checks whose names contain `part`. Several parts are separated by |.
 
 import { Browser } from "./browser.mjs";
@@ -43,12 +43,15 @@ import { checks as use } from "./use.mjs";
 const cluster = JSON.parse(process.env.PAGE_TEST);
 const wanted = process.env.PAGE_CHECK ?? "";
 const isWanted = (name) => wanted.split("|").some((part) => name.includes(part));
-// The checks of a lane run one after the other, and the lanes at the same time, because most checks wait. The checks of the first two lanes
-// use different topics of one cluster. The third lane has the cluster for faults, and the last one the large cluster.
+// The checks of a lane run one after the other, and the lanes at the same time, because most checks wait. The checks of the first four lanes
+// use different topics of one cluster. The fifth lane begins with the cluster for faults. The first page of an incident waits for nodes that
+// are old enough, so it comes behind them. The last lane has the large cluster.
 const lanes = [
-  { ...modules, ...render, ...past, ...use, ...layout, ...access, ...failures },
-  { ...messages, ...incident, ...actions, ...orders, ...terms, ...requests },
-  { ...minutes, ...ofNight },
+  { ...modules, ...render },
+  { ...past, ...use, ...layout, ...access, ...failures },
+  { ...messages, ...actions },
+  { ...orders, ...terms, ...requests },
+  { ...minutes, ...ofNight, ...incident },
   { ...huge, ...many },
 ];
 if (wanted.startsWith("pictures")) lanes.push(pictures);

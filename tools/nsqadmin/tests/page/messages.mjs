@@ -1,6 +1,6 @@
 // The view of messages: lists, forms, filters, more, the live tail, users who may not read bodies, nodes without peeks.
 
-import { accessible, equal, until } from "./browser.mjs";
+import { accessible, equal, looksGood, picture, until } from "./browser.mjs";
 import { channelAt, consume, finish, make, publishBodies, publishBody, remove } from "./daemons.mjs";
 
 const bodies = (page) => page.locator(".messages pre").allTextContents();
@@ -21,14 +21,7 @@ export const checks = {
     await until(async () => (await bodies(page))[0]?.includes('"id": 9007199254740993,'), "JSON is indented, and its digits are exact");
     equal((await bodies(page))[0], '{\n  "order": {\n    "id": 9007199254740993,\n    "items": [\n      "pen",\n      "ink"\n    ]\n  },\n  "note": []\n}', "JSON");
     equal((await bodies(page)).slice(1), ["plain text", "000000  ff 00 41                                         ..A"], "text, and what is none as hex");
-    await accessible(page, "messages, light");
-    await page.screenshot({ path: `${cluster.pictures}/messages-light.png`, fullPage: true });
-    await page.emulateMedia({ colorScheme: "dark" });
-    await accessible(page, "messages, dark");
-    await page.screenshot({ path: `${cluster.pictures}/messages-dark.png`, fullPage: true });
-    await page.setViewportSize({ width: 360, height: 740 });
-    await until(() => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "messages fit into 360 pixels");
-    await page.screenshot({ path: `${cluster.pictures}/messages-narrow.png`, fullPage: true });
+    await looksGood(page, cluster, "messages");
     await page.setViewportSize({ width: 1280, height: 900 });
     await choose(page, "Bodies", "hex");
     await until(async () => (await bodies(page))[1]?.startsWith("000000  70 6c 61 69 6e"), "hex");
@@ -153,7 +146,7 @@ export const checks = {
     await publishBody(nsqds[0].http, "stream", "fresh");
     await until(async () => (await bodies(page))[0] === "fresh", "the new message comes on top");
     await accessible(page, "the live tail");
-    await page.screenshot({ path: `${cluster.pictures}/tail.png` });
+    await picture(page, cluster, "tail");
     await make(nsqds.slice(0, 1), "stream", ["archive"], 60);
     await page.getByText("40 messages not shown: more came than a look shows.").waitFor();
     await page.keyboard.press("h");
@@ -266,7 +259,7 @@ export const checks = {
     await page.getByText("This nsqd does not permit looks at messages. This nsqd was started with --peek=false").waitFor();
     await until(async () => (await bodies(page)).join() === "open", "the node that shows its message");
     await accessible(page, "nodes without peeks");
-    await page.screenshot({ path: `${cluster.pictures}/obstacles.png` });
+    await picture(page, cluster, "obstacles");
     browser.healthy();
   },
 };

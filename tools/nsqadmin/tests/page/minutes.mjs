@@ -5,7 +5,7 @@
 
 import { appendFileSync, writeFileSync } from "node:fs";
 
-import { accessible, equal, until } from "./browser.mjs";
+import { accessible, equal, picture, until } from "./browser.mjs";
 import { channelAt, consume, finish, make, pause, produce, publishBody, registerAt, remove } from "./daemons.mjs";
 import { Pace, QUIET_FACTOR_MAX } from "./pace.mjs";
 
@@ -69,7 +69,8 @@ export async function begin({ night }) {
 // Waits for the fault in the list of the first page, and then goes to the fact as somebody who opens the page only now. `name` is
 // the subject in the list, and `says` the words of its item that give the answer. `steps` click on, and `fact` is on the page at the end.
 // With `isBehind`, only the fact gives the answer. `last` are the seconds of the operator after that. Returns the page.
-async function look(browser, { night, pictures }, { what, since, within, name, says, steps = [], fact, isBehind = false, last = 0 }) {
+async function look(browser, cluster, { what, since, within, name, says, steps = [], fact, isBehind = false, last = 0 }) {
+  const { night } = cluster;
   const found = (page) => page.locator(".problems li", { hasText: name }).filter({ hasText: says });
   const watched = await browser.open(night.admin, { allowed: /404/ });
   await found(watched).first().waitFor({ timeout: LISTED_MAX });
@@ -79,7 +80,7 @@ async function look(browser, { night, pictures }, { what, since, within, name, s
   await found(page).first().waitFor({ timeout: LISTED_MAX });
   const listed = Date.now() - opened;
   const file = what.replaceAll(" ", "-");
-  await page.screenshot({ path: `${pictures}/minutes-${file}-list.png` });
+  await picture(page, cluster, `minutes-${file}-list`);
   const toRead = OPERATOR.find + reading(await textUntil(found(page).first(), says));
   let clicks = 0;
   for (const step of steps) {
@@ -94,7 +95,7 @@ async function look(browser, { night, pictures }, { what, since, within, name, s
     + `${seconds(Date.now() - opened)} s, ${clicks} clicks`);
   isInTime(what, known / 1000 + (isBehind ? toFact : toRead), within);
   isInTime(`${what}, with a page that was opened later`, listed / 1000, OPENED_MAX);
-  await page.screenshot({ path: `${pictures}/minutes-${file}.png` });
+  await picture(page, cluster, `minutes-${file}`);
   return page;
 }
 

@@ -1,6 +1,6 @@
 // Acts on all topics or channels that match the filter of the list.
 
-import { accessible, equal, until } from "./browser.mjs";
+import { accessibleInBoth, equal, until } from "./browser.mjs";
 import { channelAt, make, pause, publish, topicAt } from "./daemons.mjs";
 
 const button = (page, name) => page.getByRole("button", { name, exact: true });
@@ -16,15 +16,6 @@ async function open(browser, { admin }, needle, options) {
   const dialog = page.getByRole("dialog");
   await dialog.waitFor();
   return [page, dialog];
-}
-
-async function pictures(page, dialog, name, directory) {
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    await accessible(page, `${name}, ${colorScheme}`);
-    await page.screenshot({ path: `${directory}/${name}-${colorScheme}.png` });
-  }
-  await page.emulateMedia({ colorScheme: "light" });
 }
 
 export const checks = {
@@ -54,7 +45,7 @@ export const checks = {
     equal(await submit.isDisabled(), true, "a destructive order needs the words");
     await dialog.getByText("Show each of them").click();
     await dialog.getByText("spring.two / archive").waitFor();
-    await pictures(page, dialog, "order-empty", cluster.pictures);
+    await accessibleInBoth(page, cluster, "order-empty");
     await dialog.getByLabel("Type").fill("empty 2 channels");
     await submit.click();
     await page.getByText("Empty 2 channels: done.").waitFor();
@@ -79,11 +70,11 @@ export const checks = {
     const later = await browser.open(`${cluster.admin}?q=tide`);
     const bar = later.getByRole("status").filter({ hasText: "2 channels were emptied. 30 messages can be brought back until" });
     await bar.waitFor();
-    await pictures(later, later, "order-undo", cluster.pictures);
+    await accessibleInBoth(later, cluster, "order-undo");
     await button(bar, "Undo").click();
     const undo = later.getByRole("dialog");
     await undo.getByText("Messages that can come back").waitFor();
-    await pictures(later, undo, "order-undo-dialog", cluster.pictures);
+    await accessibleInBoth(later, cluster, "order-undo-dialog");
     await button(undo, "Undo the empty of 2 channels").click();
     await later.getByText("Undo the empty of 2 channels: done.").waitFor();
     for (const topic of ["tide.one", "tide.two"]) {

@@ -1,7 +1,7 @@
 // The past that the server keeps, in charts of ten minutes to seven days. tests/page.rs has saved a history of seven days, with which
 // the server of these checks was started.
 
-import { accessible, equal, until } from "./browser.mjs";
+import { accessible, equal, picture, until } from "./browser.mjs";
 import { make } from "./daemons.mjs";
 
 // The depth of the topic in each part of the saved history, and where a chart of that range shows this part: the share of its width.
@@ -65,7 +65,7 @@ export const checks = {
     }
     equal([...steps].sort(), ["1", "10", "60"], "the steps that the server was asked for");
     await accessible(page, "a chart of seven days");
-    await page.screenshot({ path: `${cluster.pictures}/past-light.png`, fullPage: true });
+    await picture(page, cluster, "past-light", true);
     await page.setViewportSize({ width: 360, height: 740 });
     await until(() => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), "the charts fit into 360 pixels");
     browser.healthy();
@@ -108,7 +108,7 @@ export const checks = {
     const { start, kept_since: since } = await (await fetch(`${cluster.tight}api/live/history?topic=t&step=60`)).json();
     equal(start - since >= 0 && start - since < 120, true, `${start} is the first point after ${since}`);
     await accessible(page, "a chart of a short past");
-    await page.screenshot({ path: `${cluster.pictures}/past-short.png`, fullPage: true });
+    await picture(page, cluster, "past-short", true);
     await range(page, "10 min").click();
     await note.waitFor({ state: "detached" });
     browser.healthy();

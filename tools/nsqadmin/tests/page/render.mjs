@@ -1,6 +1,6 @@
 // Every page: it shows its figures, in both themes, wide and narrow, accessible, and without an error.
 
-import { accessible, equal, until } from "./browser.mjs";
+import { accessible, equal, looksGood, picture, until } from "./browser.mjs";
 import { channelAt, consume, finish, make, publish, publishBodies, publishNumbered, topicAt } from "./daemons.mjs";
 
 // The pages, and a text that each shows once it has its data.
@@ -52,14 +52,7 @@ function check(name) {
     await page.getByText(text).first().waitFor();
     // The second answer gives the rates, and the charts their first line.
     if (await page.locator(".charts").count() > 0) await page.locator(".plot canvas").first().waitFor();
-    await accessible(page, `${name}, light`);
-    await page.screenshot({ path: `${cluster.pictures}/${name}-light.png`, fullPage: true });
-    await page.emulateMedia({ colorScheme: "dark" });
-    await accessible(page, `${name}, dark`);
-    await page.screenshot({ path: `${cluster.pictures}/${name}-dark.png`, fullPage: true });
-    await page.setViewportSize({ width: 360, height: 740 });
-    await until(() => page.evaluate(() => document.documentElement.scrollWidth <= innerWidth), `${name} fits into 360 pixels`);
-    await page.screenshot({ path: `${cluster.pictures}/${name}-narrow.png`, fullPage: true });
+    await looksGood(page, cluster, name);
     browser.healthy();
   };
 }
@@ -273,9 +266,9 @@ export const checks = {
     equal(Number((await cells(second))["Consumers"]) >= 1, true, "the consumers of a node");
     await page.getByRole("button", { name: "Disk free" }).click();
     await until(async () => /sort=-disk/.test(page.url()), "the table is sorted");
-    await page.screenshot({ path: `${cluster.pictures}/nodes-figures.png` });
+    await picture(page, cluster, "nodes-figures");
     await page.setViewportSize({ width: 390, height: 800 });
-    await page.screenshot({ path: `${cluster.pictures}/nodes-phone.png` });
+    await picture(page, cluster, "nodes-phone");
     browser.healthy();
   },
 

@@ -1,6 +1,6 @@
 // The end and the reason of a pause, and the undo of an empty, with their effects on the daemons.
 
-import { accessible, equal, until } from "./browser.mjs";
+import { accessibleInBoth, equal, picture, until } from "./browser.mjs";
 import { channelAt, make, pause, publish, topicAt } from "./daemons.mjs";
 
 const ALICE = { "X-Forwarded-User": "alice" };
@@ -11,15 +11,6 @@ const end = (dialog, name) => dialog.getByRole("radio", { name, exact: true });
 
 async function everywhere(nsqds, test, what) {
   for (const nsqd of nsqds) await until(() => test(nsqd), `${what} at ${nsqd.http}`);
-}
-
-async function pictures(page, name, directory) {
-  for (const colorScheme of ["light", "dark"]) {
-    await page.emulateMedia({ colorScheme });
-    await accessible(page, `${name}, ${colorScheme}`);
-    await page.screenshot({ path: `${directory}/${name}-${colorScheme}.png` });
-  }
-  await page.emulateMedia({ colorScheme: "light" });
 }
 
 // Opens the page of a topic, or of a channel, as alice.
@@ -62,13 +53,13 @@ export const checks = {
     const dialog = page.getByRole("dialog");
     await end(dialog, "10 min").check();
     await dialog.getByLabel("Note for others").fill("deploying <b>");
-    await pictures(page, "pause-dialog", cluster.pictures);
+    await accessibleInBoth(page, cluster, "pause-dialog");
     await button(dialog, "Pause").click();
     await page.getByText("Pause the channel terms.pause/archive: done.").waitFor();
     for (const nsqd of nsqds) samePause(await channelAt(nsqd, "terms.pause", "archive"), "deploying <b>", 600, `at ${nsqd.http}`);
     equal((await channelAt(nsqds[0], "terms.pause", "kept")).paused, false, "the other channel");
     await page.getByRole("heading", { name: /^Channel archive paused until (\d{4}-\d\d-\d\d )?\d\d:\d\d by alice: deploying <b>$/ }).waitFor();
-    await pictures(page, "paused", cluster.pictures);
+    await accessibleInBoth(page, cluster, "paused");
     await button(page, "Unpause channel").click();
     await button(dialog, "Unpause").click();
     await everywhere(nsqds, async (nsqd) => (await channelAt(nsqd, "terms.pause", "archive")).paused === false, "unpaused");
@@ -89,10 +80,10 @@ export const checks = {
     await page.keyboard.press("2");
     await page.keyboard.type("deploying 7");
     await name.fill("Zoë <b>");
-    await pictures(page, "own-name-dialog", cluster.pictures);
+    await accessibleInBoth(page, cluster, "own-name-dialog");
     await page.setViewportSize({ width: 360, height: 740 });
     equal(await dialog.evaluate((one) => one.scrollWidth <= one.clientWidth), true, "the dialog is not wider than a phone");
-    await page.screenshot({ path: `${cluster.pictures}/own-name-dialog-narrow.png` });
+    await picture(page, cluster, "own-name-dialog-narrow");
     await page.setViewportSize({ width: 1280, height: 900 });
     await name.press("Enter");
     await page.getByText("Pause the channel terms.named/archive: done.").waitFor();
@@ -237,7 +228,7 @@ export const checks = {
     // Nobody was told that a full disk ends the undo.
     const fullDisk = "If the disk has no room for a new message, this ends at once, and they are gone.";
     await dialog.getByText(fullDisk).waitFor();
-    await pictures(page, "empty-dialog", cluster.pictures);
+    await accessibleInBoth(page, cluster, "empty-dialog");
     await button(dialog, "Empty").click();
     await page.getByText("Empty the channel terms.undo/archive: done.").waitFor();
     for (const nsqd of nsqds) {
@@ -247,10 +238,10 @@ export const checks = {
     }
     await page.getByText("15 emptied messages can be brought back until").waitFor();
     await page.locator(".bar.undo").getByText(fullDisk).waitFor();
-    await pictures(page, "undo-bar", cluster.pictures);
+    await accessibleInBoth(page, cluster, "undo-bar");
     await publish(nsqds[0].http, "terms.undo", 2);
     await button(page, "Undo the empty").click();
-    await pictures(page, "undo-dialog", cluster.pictures);
+    await accessibleInBoth(page, cluster, "undo-dialog");
     await button(dialog, "Bring back").click();
     await page.getByText("Bring back 15 messages of terms.undo/archive: done.").waitFor();
     for (const [index, nsqd] of nsqds.entries()) equal((await channelAt(nsqd, "terms.undo", "archive")).depth, index === 0 ? 7 : 5, `the messages at ${nsqd.http}`);
