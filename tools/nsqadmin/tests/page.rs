@@ -3,8 +3,9 @@
 //!
 //! The test needs chromium, and Node.js 20 or later with npm, which installs Playwright and axe-core
 //! into the target directory once. Without one of them, the test says so and does nothing, or fails
-//! if `CI` is set. It takes half the time with `chromium-headless-shell`, the same browser without windows.
-//! Pictures of failures are in `target/tmp/page`, and with `PAGE_PICTURES=1` those of all pages.
+//! if `CI` is set. Each page opens in a third of the time with `chromium-headless-shell`,
+//! the same browser without windows. Pictures of failures are in `target/tmp/page`, and with
+//! `PAGE_PICTURES=1` those of all pages.
 //!
 //! One check alone: `PAGE_CHECK='actions: delete' cargo test -p nsqadmin --test nsqadmin page:: -- --nocapture`
 
