@@ -34,7 +34,7 @@ mod numbers;
 use diskq_log::plant;
 use index::Index;
 pub(crate) use numbers::Known;
-use numbers::{Numbers, clear, dirty_words, find_dirty};
+use numbers::Numbers;
 use std::time::Duration;
 use wire::origin::{NUMBER_MAX, Origin};
 
@@ -65,8 +65,7 @@ fn words(window: u32) -> usize {
 /// The number of publishers for which a table of about `memory_bytes` bytes has places. `window` is the number of bits of
 /// each publisher, a multiple of 64.
 pub(crate) fn places_max(window: u32, memory_bytes: u64) -> usize {
-    let words = words(window);
-    let place_bytes = ENTRY_BYTES + words as u64 * 8 * 2 + dirty_words(words) as u64 * 8;
+    let place_bytes = ENTRY_BYTES + words(window) as u64 * 8 * 2;
     (memory_bytes / place_bytes).clamp(1, u64::from(NONE)) as usize
 }
 
@@ -98,8 +97,6 @@ pub(crate) struct Publishers {
     words: usize,
     entries: Vec<PublisherEntry>,
     bits: Vec<u64>,
-    /// For each place, the words of its bits that may not be 0. See [`dirty_words`].
-    dirty: Vec<u64>,
     index: Index,
     newest: u32,
     oldest: u32,
@@ -120,7 +117,6 @@ impl Publishers {
             words: words(window),
             entries: Vec::new(),
             bits: Vec::new(),
-            dirty: Vec::new(),
             index: Index::new(process_seed),
             newest: NONE,
             oldest: NONE,
@@ -169,15 +165,13 @@ impl Publishers {
         let place = self.newest as usize;
         let bits = &mut self.bits[place * self.words * 2..][..self.words * 2];
         let (bits, bits_at_boundary) = bits.split_at_mut(self.words);
-        let dirty_words = dirty_words(self.words);
-        let dirty = &mut self.dirty[place * dirty_words..][..dirty_words];
         let place = &mut self.entries[place];
         if place.boundary != self.boundary {
             place.boundary = self.boundary;
             place.numbers_at_boundary = place.numbers;
             bits_at_boundary.copy_from_slice(bits);
         }
-        place.numbers.insert(bits, dirty, origin.number);
+        place.numbers.insert(bits, origin.number);
     }
 
     /// Makes this moment the boundary: a save that begins now saves the table as it is now.
@@ -221,11 +215,9 @@ impl Publishers {
         if self.entries.is_empty() {
             self.reserve();
         }
-        let dirty_words = dirty_words(self.words);
         let place = if self.entries.len() < self.places_max {
             self.entries.push(new);
             self.bits.resize(self.entries.len() * self.words * 2, 0);
-            self.dirty.resize(self.entries.len() * dirty_words, 0);
             self.entries.len() as u32 - 1
         } else {
             let place = self.oldest;
@@ -233,9 +225,7 @@ impl Publishers {
             let forgotten = std::mem::replace(&mut self.entries[place as usize], new);
             self.index.remove(forgotten.publisher, place);
             // The bits at the boundary are not read: the publisher had no numbers at the boundary.
-            let bits = &mut self.bits[place as usize * self.words * 2..][..self.words];
-            let dirty = &mut self.dirty[place as usize * dirty_words..][..dirty_words];
-            clear(bits, dirty);
+            self.bits[place as usize * self.words * 2..][..self.words].fill(0);
             self.evicted_count += 1;
             place
         };
@@ -247,7 +237,7 @@ impl Publishers {
     /// the system does not give so much, the table has fewer places.
     fn reserve(&mut self) {
         while self.try_reserve().is_none() && self.places_max > 1 {
-            (self.entries, self.bits, self.dirty) = Default::default();
+            (self.entries, self.bits) = Default::default();
             self.places_max /= 2;
         }
     }
@@ -256,8 +246,6 @@ impl Publishers {
         self.entries.try_reserve_exact(self.places_max).ok()?;
         let words = self.places_max.saturating_mul(self.words * 2);
         self.bits.try_reserve_exact(words).ok()?;
-        let words = self.places_max.saturating_mul(dirty_words(self.words));
-        self.dirty.try_reserve_exact(words).ok()?;
         self.index.try_reserve(self.places_max)
     }
 
@@ -349,8 +337,6 @@ impl Publishers {
             let bits = &mut self.bits[place * self.words * 2..][..self.words];
             bits.fill(0);
             self.entries[place].numbers = saved.numbers.with_window(&saved.words, bits);
-            let dirty_words = dirty_words(self.words);
-            find_dirty(bits, &mut self.dirty[place * dirty_words..][..dirty_words]);
         }
         self.evicted_count = 0;
         true

@@ -13,7 +13,7 @@ use crate::config::{Config, Rules};
 use crate::drain::{self, DrainedShards};
 use crate::lookup::LookupPeers;
 use crate::net::address::Addresses;
-use crate::preflight::data_path;
+use crate::preflight::{State, data_path};
 use crate::process::Info;
 use crate::shard::health::Health;
 use crate::shard::mail::{Inbox, Mail, Post};
@@ -24,7 +24,7 @@ use crate::thread_pool::{Bounds, ThreadPool};
 use crate::tls::{ListenerTls, LookupSettings};
 use crate::{config, preflight, statsd, tls};
 use diskq::{DataPath, DataPathLock, Keeper, OsFiles};
-use diskq_import::{Exposed, Metadata};
+use diskq_import::Metadata;
 use engine_rules::{Owed, ShardId};
 use futures_channel::oneshot;
 use futures_lite::future::block_on;
@@ -267,7 +267,10 @@ fn stored_topics(
         )
     })?;
     recovery::take_over(config, &metadata)?;
-    close_to_others(&config.data_path);
+    let permissions = data_path::permissions(&config.data_path);
+    if permissions.state == State::Warning {
+        log_warn!("{permissions}");
+    }
     if let Err(error) = Metadata::remove_leftovers(&config.data_path) {
         log_warn!("a file of an interrupted write of nsqd.dat stays - {error}");
     }
@@ -275,20 +278,6 @@ fn stored_topics(
     let topics = stored.iter().flat_map(|stored| stored.topics.keys());
     rule_memory::tell(rules, topics.map(String::as_str))?;
     Ok(stored)
-}
-
-/// Takes the permissions of other users away from nsqd's files. A failure does not keep the broker from its work.
-fn close_to_others(data_path: &Path) {
-    let (exposed, result) = Exposed::close(data_path);
-    if let Some(found) = data_path::exposed(data_path, &exposed) {
-        log_warn!(
-            "{found} - this start took the permissions away; {}",
-            data_path::READERS
-        );
-    }
-    if let Err(error) = result {
-        log_warn!("other users of this machine may reach files of nsqd: {error}");
-    }
 }
 
 /// Returns a function that tells every shard whether there is an nsqlookupd to ask.

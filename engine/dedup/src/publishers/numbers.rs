@@ -54,17 +54,13 @@ impl Numbers {
 
     /// Remembers that `number` was stored. A number below the bits is not remembered.
     #[inline]
-    pub(crate) fn insert(&mut self, bits: &mut [u64], dirty: &mut [u64], number: u64) {
+    pub(crate) fn insert(&mut self, bits: &mut [u64], number: u64) {
         let window = bits.len() as u64 * 64;
         if number >= self.end {
-            self.advance(bits, dirty, number + 1);
+            self.advance(bits, number + 1);
         }
         if self.end - number <= window {
-            let word = word(bits, number);
-            bits[word] |= mask(number);
-            if let Some(dirty) = dirty.get_mut(word / 64) {
-                *dirty |= 1 << (word % 64);
-            }
+            bits[word(bits, number)] |= mask(number);
         }
     }
 
@@ -101,10 +97,10 @@ impl Numbers {
     /// Moves the bits up to a new end. The numbers that leave the bits join the run before the bits. A number that was
     /// not stored ends the run: a later run begins behind it.
     #[inline]
-    fn advance(&mut self, bits: &mut [u64], dirty: &mut [u64], end: u64) {
+    fn advance(&mut self, bits: &mut [u64], end: u64) {
         let window = bits.len() as u64 * 64;
         if end - self.end > window {
-            clear(bits, dirty);
+            bits.fill(0);
             self.first = end - window;
             self.end = end;
             return;
@@ -127,38 +123,6 @@ impl Numbers {
             number += count;
         }
         self.end = end;
-    }
-}
-
-/// Returns how many words tell which words of bits are dirty: one bit for each word that may not be 0. A publisher whose
-/// numbers jump has its bits cleared for each message. To clear all bits of a large window would take 10 us, and a message
-/// makes only one word dirty. A small window, 512 bytes, has none.
-pub(crate) fn dirty_words(words: usize) -> usize {
-    match words {
-        0..=64 => 0,
-        _ => words.div_ceil(64),
-    }
-}
-
-/// Clears all bits.
-pub(crate) fn clear(bits: &mut [u64], dirty: &mut [u64]) {
-    if dirty.is_empty() {
-        return bits.fill(0);
-    }
-    for (block, dirty) in bits.chunks_mut(64).zip(dirty) {
-        let mut left = std::mem::take(dirty);
-        while left != 0 {
-            block[left.trailing_zeros() as usize] = 0;
-            left &= left - 1;
-        }
-    }
-}
-
-/// Notes which words are not 0.
-pub(crate) fn find_dirty(bits: &[u64], dirty: &mut [u64]) {
-    for (block, dirty) in bits.chunks(64).zip(dirty) {
-        let used = (0..).zip(block).filter(|(_, word)| **word != 0);
-        *dirty = used.fold(0, |dirty, (index, _)| dirty | 1 << index);
     }
 }
 
@@ -201,7 +165,7 @@ mod tests {
         }
 
         fn insert(&mut self, number: u64) {
-            self.numbers.insert(&mut self.bits, &mut [], number);
+            self.numbers.insert(&mut self.bits, number);
             self.all.insert(number);
         }
 
@@ -268,54 +232,6 @@ mod tests {
         small.insert(wire::origin::NUMBER_MAX);
         assert_eq!(small.find(wire::origin::NUMBER_MAX), Known::Stored);
         assert_eq!(small.find(1_000_000), Known::Forgotten);
-    }
-
-    /// A publisher that leaves out a window before each number had the whole window cleared for each message. A word that
-    /// was not noted as dirty shows which words are cleared.
-    #[test]
-    fn a_jump_clears_only_the_words_that_have_bits() {
-        const WORDS: usize = 16_384;
-        const LEFT: usize = 5000;
-        let (mut bits, mut dirty) = (vec![0; WORDS], vec![0; dirty_words(WORDS)]);
-        let mut numbers = Numbers::default();
-        for jump in 0..10 {
-            let number = jump * 3 * WORDS as u64 * 64;
-            for number in [number, number + 64, number + 5] {
-                numbers.insert(&mut bits, &mut dirty, number);
-                assert_eq!(numbers.find(&bits, number), Known::Stored);
-            }
-            assert_eq!(dirty.iter().map(|it| it.count_ones()).sum::<u32>(), 2);
-            bits[LEFT] = u64::MAX;
-        }
-        bits[LEFT] = 0;
-        clear(&mut bits, &mut dirty);
-        assert!(bits.iter().chain(&dirty).all(|word| *word == 0));
-    }
-
-    /// The same numbers with and without notes of the words that have bits.
-    #[test]
-    fn jumps_in_a_large_window_forget_no_number_in_it() {
-        const WORDS: usize = 65;
-        for seed in 0..100 {
-            let mut random = Random::new(seed);
-            let (mut plain, mut noted) = (vec![0; WORDS], vec![0; WORDS]);
-            let mut dirty = vec![0; dirty_words(WORDS)];
-            let (mut all, mut same) = (Numbers::default(), Numbers::default());
-            for _ in 0..300 {
-                let number = match random.below(8) {
-                    0 => all.end + random.below(3 * WORDS as u64 * 64),
-                    1..4 => all.end.saturating_sub(random.below(5000)),
-                    _ => all.end,
-                };
-                all.insert(&mut plain, &mut [], number);
-                same.insert(&mut noted, &mut dirty, number);
-                assert_eq!((all, &plain), (same, &noted), "seed {seed}");
-            }
-            let mut found = vec![0; dirty_words(WORDS)];
-            find_dirty(&noted, &mut found);
-            let is_noted = |(found, dirty): (&u64, &u64)| found & !dirty == 0;
-            assert!(found.iter().zip(&dirty).all(is_noted), "seed {seed}");
-        }
     }
 
     /// A window that grows or shrinks knows what it can, and nothing that was not stored.

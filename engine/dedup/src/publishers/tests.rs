@@ -60,7 +60,7 @@ fn a_table_that_the_system_refuses_is_smaller() {
 /// A publisher with a large window takes the place of another one, whose bits are gone.
 #[test]
 fn a_new_publisher_has_no_bits_of_an_evicted_one() {
-    let bytes = ENTRY_BYTES + (1 << 20) / 8 * 2 + (1 << 20) / 64 / 8;
+    let bytes = ENTRY_BYTES + (1 << 20) / 8 * 2;
     let mut table = Publishers::new(1 << 20, bytes, 7);
     assert_eq!(table.count_max(), 1);
     (0..200).for_each(|number| table.insert(origin(1, number * 5000)));

@@ -113,31 +113,24 @@ fn advice_on_metadata(data_path: &Path) -> &'static str {
      then"
 }
 
-/// The advice for those who read files of nsqd as another user.
-pub(crate) const READERS: &str = "if a group is meant to read messages, such as for backups, run its program as the user of nsqd (docs/operate/upgrade.md)";
-
-/// Says which files other users of the machine can reach. `None`: no file.
-pub(crate) fn exposed(data_path: &Path, exposed: &Exposed) -> Option<String> {
-    let (name, mode) = exposed.first.as_ref()?;
-    let others = match exposed.count {
-        1 => String::new(),
-        count => format!(" and {} more", count - 1),
-    };
-    Some(format!(
-        "other users of this machine can reach files of nsqd in {}: {name} (mode {mode:04o}){others}",
-        data_path.display()
-    ))
-}
-
-/// The files that other users of the machine can reach. A start closes them.
+/// The files that other users of the machine can reach.
 pub(crate) fn permissions(path: &Path) -> Finding {
     match Exposed::find(path) {
-        Ok(exposed) => match self::exposed(path, &exposed) {
+        Ok(Exposed { count, first }) => match first {
             None => Finding::ok("no other user of this machine can read messages"),
-            Some(found) => Finding::warning(
-                found,
-                format!("nothing, because a start takes these permissions away; {READERS}"),
-            ),
+            Some((name, mode)) => {
+                let others = match count {
+                    1 => String::new(),
+                    count => format!(" and {} more", count - 1),
+                };
+                let shown = path.display();
+                Finding::warning(
+                    format!(
+                        "other users of this machine can reach files of nsqd in {shown}: {name} (mode {mode:04o}){others}"
+                    ),
+                    "take the permissions away (chmod -R go=), unless a group is meant to read messages",
+                )
+            }
         },
         Err(error) => Finding::warning(
             error.to_string(),
