@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use crate::config::Config;
 
 /// The time after which a connection with less than its share asks again. A change of another connection gives it RDY
-/// at once, so this time is a fallback only.
+/// at once if it has one; without this time, a connection could wait for ever.
 const RETRY: Duration = Duration::from_secs(5);
 
 /// The time for which messages under an earlier count are expected, beside the time that they may wait in nsqd's
