@@ -110,7 +110,8 @@ fn labels_in(summary: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn the_alerts_use_metrics_that_are_served() {
-    let text = std::fs::read_to_string(page("monitoring/alerts.yml")).expect("the file exists");
+    let text =
+        std::fs::read_to_string(page("operate/monitoring/alerts.yml")).expect("the file exists");
     let rules: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
     let explained =
         std::fs::read_to_string(page("operate/monitoring.md")).expect("the page exists");
@@ -132,7 +133,8 @@ fn the_alerts_use_metrics_that_are_served() {
         }
     }
     assert!(count > 15, "{count}");
-    let text = std::fs::read_to_string(page("monitoring/prometheus.yml")).expect("the file exists");
+    let text = std::fs::read_to_string(page("operate/monitoring/prometheus.yml"))
+        .expect("the file exists");
     let config: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
     let jobs = config["scrape_configs"].as_array().expect("jobs");
     let jobs: Vec<_> = jobs.iter().map(|job| job["job_name"].as_str()).collect();
@@ -141,7 +143,8 @@ fn the_alerts_use_metrics_that_are_served() {
 
 #[test]
 fn the_dashboard_uses_metrics_that_are_served() {
-    let text = std::fs::read_to_string(page("monitoring/grafana.json")).expect("the file exists");
+    let text =
+        std::fs::read_to_string(page("operate/monitoring/grafana.json")).expect("the file exists");
     let board: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let served = served();
     let mut count = 0;
