@@ -1,7 +1,6 @@
 //! nsqlookupd: the commands that it gets, the effect of a misbehaving nsqlookupd on a broker, and
 //! the requests for a new topic.
 
-use std::collections::BTreeSet;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::support::{self, Broker, Certificates, TIMEOUT, http, wait_until};
+use crate::support::{self, Broker, Certificates, TIMEOUT, wait_until};
 use tempfile::TempDir;
 
 /// A configuration file that a test changes.

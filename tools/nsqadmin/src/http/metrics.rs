@@ -11,7 +11,7 @@ use program::metrics::{
 };
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 
-use super::{App, Reply, Request};
+use super::{App, Reply};
 use crate::collector::{Collector, STREAMS_MAX};
 use crate::live::Snapshot;
 use crate::tally::{Collections, Tally, UpstreamCounts, UpstreamName};
