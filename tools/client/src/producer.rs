@@ -16,6 +16,7 @@ mod error;
 mod node;
 mod numbering;
 mod pending;
+mod permits;
 mod pool;
 mod publish;
 mod session;
@@ -29,7 +30,6 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout};
 
 use crate::address::Address;
@@ -41,6 +41,7 @@ use discovery::{Discovery, Plan};
 pub use error::{BuildError, PublishError, ReplicationError};
 use node::{Node, Shared};
 pub use numbering::NumberError;
+use permits::Permits;
 use pool::Pool;
 pub use pool::Spread;
 use session::Session;
@@ -387,18 +388,18 @@ impl std::error::Error for UnansweredError {}
 
 impl Producer {
     /// Waits until all publishes that have begun have an answer, for [`flush_timeout`](ProducerBuilder::flush_timeout)
-    /// at most. A publish that is sent again has its answer at the end of its last try. Publishes that begin meanwhile
-    /// wait for the flush.
+    /// at most. A publish that is sent again has its answer at the end of its last try. Later publishes do not wait,
+    /// and the flush does not wait for them.
     ///
-    /// A lost or refused publish has an answer too: the future of each publish tells what became of it.
+    /// A lost or refused publish has an answer too: the future of each publish tells what became of it. A program that
+    /// drops the future of a publish is told of no loss.
     ///
     /// # Errors
     /// Publishes have no answer in time. They go on: an answer may still come.
     pub async fn flush(&self) -> Result<(), UnansweredError> {
         let inner = &self.0;
-        // Each publish has a permit.
-        let all = inner.permits.acquire_many(inner.permits_max);
-        if timeout(inner.shared.flush_timeout, all).await.is_ok() {
+        let begun = inner.permits.wait_for_begun();
+        if timeout(inner.shared.flush_timeout, begun).await.is_ok() {
             return Ok(());
         }
         let sessions = inner.sessions().into_iter();
@@ -425,8 +426,10 @@ impl Producer {
         drop(inner.discovery.lock().take());
         let sessions = inner.sessions();
         inner.retire();
-        // The sessions that were retired give up their publishes when their time is over.
-        let _all = inner.permits.acquire_many(inner.permits_max).await;
+        // The sessions that were retired give up their publishes when their time is over. A publish that no node has
+        // keeps its permit as long as nobody polls its future.
+        let begun = inner.permits.wait_for_begun();
+        let _ = timeout(inner.shared.flush_timeout, begun).await;
         join_all(sessions.iter().map(|(_, session)| session.ended())).await;
         let nodes = std::mem::take(&mut *inner.shared.given_up.lock());
         if nodes.is_empty() {
@@ -441,9 +444,7 @@ impl Producer {
 struct Inner {
     shared: Arc<Shared>,
     pool: Mutex<Pool<Arc<Node>>>,
-    permits: Arc<Semaphore>,
-    /// The number of all permits.
-    permits_max: u32,
+    permits: Permits,
     is_batching: bool,
     publish_timeout: Option<Duration>,
     /// The longest body, in bytes, if it is limited.

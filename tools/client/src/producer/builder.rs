@@ -5,11 +5,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::Semaphore;
 
 use super::discovery::Plan;
 use super::node::{Node, Shared};
 use super::numbering::Numbering;
+use super::permits::Permits;
 use super::pool::{Pool, Spread};
 use super::{BuildError, Inner, Producer};
 use crate::address::{Address, AddressError, Nodes};
@@ -249,8 +249,7 @@ impl ProducerBuilder {
         Ok(Producer(Arc::new(Inner {
             shared,
             pool: Mutex::new(pool),
-            permits: Arc::new(Semaphore::new(self.permits)),
-            permits_max: u32::try_from(self.permits).expect("the number was checked"),
+            permits: Permits::new(self.permits),
             is_batching: self.is_batching,
             publish_timeout: self.publish_timeout,
             bytes_max: (config.max_msg_size > 0).then_some(config.max_msg_size as usize),

@@ -319,12 +319,14 @@ impl NodeTask {
             () = self.serve() => return,
             () = session.overdue(limit) => {}
         }
-        let publishes = session.give_up(limit);
+        // A close looks at the list when the permits have come back.
+        let publishes = session.publishes();
         if publishes > 0 {
             let node = self.node.address.clone();
             let unanswered = Unanswered { node, publishes };
             self.node.shared.given_up.lock().push(unanswered);
         }
+        session.give_up(limit);
         self.end_connection(Some(session.reason()));
     }
 

@@ -11,11 +11,12 @@ use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 
-use tokio::sync::{OwnedSemaphorePermit, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::Instant;
 
 use super::command::{Command, Kept, Loss};
 use super::error::{is_about_input, is_cut_off, is_declined, is_leaving, may_pass_alone};
+use super::permits::Permit;
 use crate::connection::Position;
 use crate::error::{ConnectionError, ErrorFrame};
 
@@ -199,7 +200,7 @@ pub(crate) enum Answer {
     /// The connection was lost, and nsqd may have received the command.
     Lost(Arc<ConnectionError>),
     /// No nsqd has the messages, and the caller sends them again. The caller has the permit back.
-    Again(Cause, OwnedSemaphorePermit),
+    Again(Cause, Permit),
 }
 
 /// The cause for which a publish is sent again.
@@ -223,7 +224,7 @@ pub(crate) type Answering = oneshot::Receiver<Answer>;
 pub(crate) struct Waiter {
     pub(crate) answer: oneshot::Sender<Answer>,
     /// The permit of the publish. It is in use until nsqd answers, even if the caller has gone away.
-    pub(crate) permit: OwnedSemaphorePermit,
+    pub(crate) permit: Permit,
 }
 
 /// One command that waits for its answer.

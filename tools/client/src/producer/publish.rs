@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use parking_lot::Mutex;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout};
 
@@ -12,6 +11,7 @@ use super::command::{Bodies, Command};
 use super::error::{PublishError, ReplicationError};
 use super::node::Node;
 use super::pending::{Answer, Cause};
+use super::permits::Permit;
 use super::{Producer, Receipt};
 use crate::address::Address;
 
@@ -125,7 +125,7 @@ struct Attempts<'a> {
     /// The node that was given the command and has not answered, for the timeout of the publish.
     given_to: &'a Mutex<Option<Address>>,
     /// The permit of the publish, while no node has the command.
-    permit: Option<OwnedSemaphorePermit>,
+    permit: Option<Permit>,
 }
 
 impl Attempts<'_> {
@@ -133,10 +133,9 @@ impl Attempts<'_> {
     /// that may get the message, if there is one.
     async fn run(mut self, on: Option<&Address>) -> Result<Receipt, PublishError> {
         let inner = &self.producer.0;
-        // A close waits for all permits, and a publish that came after it would wait for the close.
+        // A publish after a close fails at once, even if no permit is free.
         if !inner.is_closed() {
-            let permit = Arc::clone(&inner.permits).acquire_owned().await;
-            self.permit = Some(permit.expect("the permits are never closed"));
+            self.permit = Some(inner.permits.take().await);
         }
         if inner.is_closed() {
             return Err(PublishError::Stopped);

@@ -14,13 +14,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::{Notify, OwnedSemaphorePermit, oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until};
 
 use super::command::{Command, Kept, Tail};
 use super::error::is_declined;
 use super::numbering::{Counters, Numbers};
 use super::pending::{Answering, Pending, Waiter};
+use super::permits::Permit;
 use crate::connection::Outbox;
 use crate::error::{ConnectionError, ErrorFrame};
 
@@ -267,8 +268,8 @@ impl ProducerConnection {
         &self,
         command: &Command<'_>,
         may_join: bool,
-        permit: OwnedSemaphorePermit,
-    ) -> Result<Answering, OwnedSemaphorePermit> {
+        permit: Permit,
+    ) -> Result<Answering, Permit> {
         let (answer, answering) = oneshot::channel();
         let mut waiter = Some(Waiter { answer, permit });
         let queued = self.outbox.rewrite(|out, end| {

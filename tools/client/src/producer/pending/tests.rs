@@ -1,9 +1,10 @@
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use futures_util::FutureExt;
 
 use super::*;
 use crate::producer::command::Bodies;
+use crate::producer::permits::Permits;
 
 fn answer(receiver: &mut Answering) -> String {
     match receiver.try_recv() {
@@ -28,7 +29,7 @@ fn one(body: &'static str) -> Command<'static> {
 /// Commands of one message and 10 bytes each, and the losses of their connections.
 struct Publishing {
     pending: Pending,
-    permits: Arc<Semaphore>,
+    permits: Permits,
     receivers: Vec<Answering>,
     began_at: Instant,
     given_back: Vec<u64>,
@@ -42,7 +43,7 @@ impl Publishing {
     fn new(count: u64, has_numbers: bool) -> Publishing {
         let mut publishing = Publishing {
             pending: Pending::default(),
-            permits: Arc::new(Semaphore::new(10)),
+            permits: Permits::new(10),
             receivers: Vec::new(),
             began_at: Instant::now(),
             given_back: Vec::new(),
@@ -54,7 +55,7 @@ impl Publishing {
     fn waiter(&mut self) -> Waiter {
         let (answer, receiver) = oneshot::channel();
         self.receivers.push(receiver);
-        let permit = Arc::clone(&self.permits).try_acquire_owned().unwrap();
+        let permit = self.permits.take().now_or_never().unwrap();
         Waiter { answer, permit }
     }
 

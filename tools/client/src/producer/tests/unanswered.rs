@@ -52,12 +52,11 @@ async fn a_flush_ends_with_the_connection_and_the_publish_tells() {
     let (mut server, producer) = one_server(|builder| builder);
     let (publishing, nsqd) = unanswered(&producer, &mut server).await;
     let flushing = flush(&producer).await;
-    let later = start(&producer, "t", "2").await;
     nsqd.close();
     flushing.await.unwrap().unwrap();
     let error = publishing.await.unwrap().unwrap_err();
     assert_eq!(error.outcome(), Outcome::Unknown);
-    // The later publish waited for the flush.
+    let later = start(&producer, "t", "2").await;
     let mut nsqd = open(&mut server).await;
     store(&mut nsqd, &["PUB t 2"]).await;
     later.await.unwrap().unwrap();
@@ -90,6 +89,50 @@ async fn a_flush_does_not_wait_for_the_callers() {
     assert!(futures_util::poll!(publishing.as_mut()).is_pending());
     producer.flush().await.unwrap();
     publishing.await.unwrap();
+}
+
+/// A publish that no nsqd has yet, and whose future nobody polls, keeps its permit. A close waited for it without a limit
+/// once.
+#[tokio::test(start_paused = true)]
+async fn a_close_does_not_wait_for_ever_for_the_callers() {
+    // The first publish connects, or has the only permit: the second waits for it.
+    for bodies in [vec!["1"], vec!["1", "2"]] {
+        let (_server, producer) = one_server(|builder| builder.permits(1));
+        let mut begun: Vec<_> = (bodies
+            .iter()
+            .map(|body| Box::pin(producer.publish("t", *body))))
+        .collect();
+        for publishing in &mut begun {
+            assert!(futures_util::poll!(publishing.as_mut()).is_pending());
+        }
+        let closed = timeout(Duration::from_secs(3600), producer.close()).await;
+        closed.expect("a close has a limit").unwrap();
+        for publishing in begun {
+            publishing.await.unwrap_err();
+        }
+    }
+}
+
+/// A flush whose future nobody polls held up all later publishes once.
+#[tokio::test(start_paused = true)]
+async fn a_flush_that_waits_holds_up_no_later_publish() {
+    let network = MockNetwork::new();
+    let mut mute = network.server("a:1");
+    let producer = producer(&network, [mute.address()]);
+    let (publishing, mut nsqd) = unanswered(&producer, &mut mute).await;
+    let mut first = std::pin::pin!(producer.flush());
+    assert!(futures_util::poll!(first.as_mut()).is_pending());
+    let later = start(&producer, "t", "2").await;
+    nsqd.expect("PUB t 2").await;
+    let mut second = std::pin::pin!(producer.flush());
+    assert!(futures_util::poll!(second.as_mut()).is_pending());
+    nsqd.respond("OK").await;
+    publishing.await.unwrap().unwrap();
+    first.await.unwrap();
+    assert!(futures_util::poll!(second.as_mut()).is_pending());
+    nsqd.respond("OK").await;
+    later.await.unwrap().unwrap();
+    second.await.unwrap();
 }
 
 /// The last clone goes away while a publish has no answer. Its connection ends in the background.
