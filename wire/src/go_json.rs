@@ -6,4 +6,4 @@ mod write;
 
 pub(crate) use read::fold;
 pub use read::{array, boolean, field, integer, object, parse, string, text};
-pub use write::{Object, bytes, is_default, null_if_empty, push, raw, to_string};
+pub use write::{Object, bytes, is_default, null_if_empty, push, push_list, raw, to_string};

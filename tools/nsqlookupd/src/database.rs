@@ -22,6 +22,7 @@ use std::time::Duration;
 mod debug;
 mod figures;
 
+pub use debug::DebugProgress;
 pub use figures::{NodeFigures, TopicFigures, Totals};
 
 use program::flag;

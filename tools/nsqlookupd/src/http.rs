@@ -2,8 +2,8 @@
 //! [`Database`].
 //!
 //! [`Api`] connects the functions with the server in `program::http`. It holds a lock on the
-//! database only while it writes one answer, or one part of `/nodes`. That one grows with the number of registrations, so it
-//! is made in parts while it is sent.
+//! database only while it writes one answer, or one part of `/nodes` and `/debug`. These two grow with the number of
+//! registrations, so they are made in parts while they are sent.
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -213,7 +213,8 @@ fn channel<'a>(topic: &str, query: &'a Query<'_>) -> Result<&'a str, Failure> {
     Ok(channel)
 }
 
-/// Bytes of a part of `/nodes`: about 0.1 ms of work under the lock. A node is never divided, so a part can be longer.
+/// Bytes of a part of `/nodes` and `/debug`: about 0.1 ms of work under the lock. A node, or a group of producers, is
+/// never divided, so a part can be longer.
 const PART_BYTES: usize = 64 * 1024;
 
 /// Returns the answer to `/nodes`. Nodes that leave in the meantime may be missing.
@@ -241,6 +242,18 @@ fn nodes(database: Arc<RwLock<Database>>, now: fn() -> Now) -> Reply {
             }
         }
         (json, false)
+    })
+}
+
+/// Returns the answer to `/debug`. Changes in the meantime may be a part of it.
+fn debug(database: Arc<RwLock<Database>>) -> Reply {
+    let mut progress = database.read().debug_start();
+    Reply::json_in_parts(move || {
+        let mut json = String::new();
+        let is_last = database
+            .read()
+            .debug_piece(&mut progress, PART_BYTES, &mut json);
+        (json, is_last)
     })
 }
 
@@ -289,7 +302,7 @@ impl Service for Api {
             Endpoint::Info => Ok(info()),
             Endpoint::Topics => Ok(self.read(topics)),
             Endpoint::Nodes => Ok(nodes(self.database.clone(), self.now)),
-            Endpoint::Debug => Ok(Reply::json(StatusCode::OK, self.read(Database::debug))),
+            Endpoint::Debug => Ok(debug(self.database.clone())),
             Endpoint::Metrics => Ok(metrics::metrics(&self.database, self.now, self.started).await),
             Endpoint::Read(endpoint) => {
                 let query = parse_query(query)?;

@@ -147,9 +147,9 @@ fn the_limit_on_open_files_is_raised() {
     }
 }
 
-/// The answer to `/nodes` has several parts, which are sent in chunks.
+/// Each of these answers has several parts, which are sent in chunks.
 #[test]
-fn a_long_list_of_nodes_comes_in_parts() {
+fn long_answers_come_in_parts() {
     const CHANNELS: usize = 1000;
     let lookupd = Lookupd::start(&[]);
     let mut clients = ["b1", "b2"].map(|name| Client::identified(lookupd.tcp, name));
@@ -158,7 +158,16 @@ fn a_long_list_of_nodes_comes_in_parts() {
             assert_eq!(client.ask(format!("REGISTER t{n} c\n").as_bytes()), "OK");
         }
     }
-    let debug = lookupd.get("/debug").expect_status(200).json();
+    let ask = |target: &str| {
+        let response = lookupd.get(target).expect_status(200);
+        assert_eq!(
+            response.header("transfer-encoding"),
+            Some("chunked"),
+            "{target}"
+        );
+        response.json()
+    };
+    let debug = ask("/debug");
     assert_eq!(debug.as_object().unwrap().len(), 1 + 2 * CHANNELS);
     assert_eq!(debug["channel:t7:c"].as_array().unwrap().len(), 2);
     for n in 0..4 {
@@ -169,9 +178,7 @@ fn a_long_list_of_nodes_comes_in_parts() {
             }
         }
     }
-    let response = lookupd.get("/nodes").expect_status(200);
-    assert_eq!(response.header("transfer-encoding"), Some("chunked"));
-    let nodes = response.json();
+    let nodes = ask("/nodes");
     let producers = nodes["producers"].as_array().unwrap();
     assert_eq!(producers.len(), 2);
     assert_eq!(

@@ -23,6 +23,12 @@ pub fn push(out: &mut String, value: &(impl Serialize + ?Sized)) {
     written.expect("a String takes all, and JSON has the value");
 }
 
+/// Appends a list as JSON, one element after the other.
+pub fn push_list(out: &mut String, elements: impl IntoIterator<Item: Serialize>) {
+    let written = serializer(out).collect_seq(elements);
+    written.expect("a String takes all, and JSON has the elements");
+}
+
 fn serializer(out: &mut String) -> serde_json::Serializer<Text<'_>, GoFormatter> {
     serde_json::Serializer::with_formatter(Text(out), GoFormatter)
 }
@@ -207,6 +213,14 @@ mod tests {
         };
         check(None, r#"{"z":"\u003c","for":[true]}"#);
         check(Some(3), r#"{"z":"\u003c","depth":3,"for":[true]}"#);
+    }
+
+    #[test]
+    fn lists_are_appended() {
+        let mut out = "x".to_owned();
+        push_list(&mut out, ["<", "b"]);
+        push_list(&mut out, [0_u8; 0]);
+        assert_eq!(out, r#"x["\u003c","b"][]"#);
     }
 
     #[test]

@@ -185,3 +185,72 @@ fn an_unregister_costs_as_much_as_the_client_has() {
     let taken = started.elapsed();
     assert!(taken < Duration::from_secs(20), "{taken:?}");
 }
+
+#[test]
+fn debug_in_pieces_is_the_same() {
+    let mut world = World::new();
+    // The colon behind a topic sorts after the minus sign.
+    for topic in ["a", "a-b", "a.c", "ab"] {
+        for name in ["n1", "n2", "n3"] {
+            let client = world.join(name);
+            world.register(client, topic, Some("x"));
+            world.register(client, topic, Some("x-y"));
+        }
+        world.database.create_channel(topic, "unused");
+    }
+    let whole = world.database.debug();
+    let value: serde_json::Value = serde_json::from_str(&whole).unwrap();
+    assert_eq!(value.as_object().unwrap().len(), 1 + 4 * 3);
+    let names = whole
+        .match_indices("\"topic:")
+        .map(|(at, _)| &whole[at..at + 10]);
+    let names: Vec<&str> = names.collect();
+    assert_eq!(
+        names,
+        ["\"topic:a-b", "\"topic:a.c", "\"topic:a:\"", "\"topic:ab:"]
+    );
+    for bytes in [1, 1000, 5000] {
+        let mut progress = world.database.debug_start();
+        let mut pieces = Vec::new();
+        loop {
+            let mut piece = String::new();
+            let is_last = world.database.debug_piece(&mut progress, bytes, &mut piece);
+            assert!(is_last || piece.len() >= bytes);
+            pieces.push(piece);
+            if is_last {
+                break;
+            }
+        }
+        assert!(pieces.len() > 1, "{bytes}");
+        assert_eq!(pieces.concat(), whole, "{bytes}");
+    }
+}
+
+#[test]
+fn debug_goes_on_after_changes() {
+    let mut world = World::new();
+    let client = world.join("n");
+    for topic in ["a", "b", "c"] {
+        world.register(client, topic, Some("x"));
+    }
+    let mut progress = world.database.debug_start();
+    let mut json = String::new();
+    assert!(!world.database.debug_piece(&mut progress, 1, &mut json));
+    world.database.delete_topic("b", &mut world.events);
+    world.register(client, "d", None);
+    assert!(
+        world
+            .database
+            .debug_piece(&mut progress, usize::MAX, &mut json)
+    );
+    let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+    let keys: Vec<&String> = value.as_object().unwrap().keys().collect();
+    let expected = [
+        "channel:a:x",
+        "channel:c:x",
+        "client::",
+        "topic:a:",
+        "topic:c:",
+    ];
+    assert_eq!(keys, expected);
+}
