@@ -10,8 +10,10 @@
 //!   without a word.
 //!
 //! A log that cannot be read because of this process or its machine (no descriptors, no memory, no permission) is not
-//! opened at all. Among the errors of a read, only an error of the device counts as damage. Start-up first reads and
-//! judges everything, and only then removes or renames a file. While it judges, it writes or clears seals.
+//! opened at all. Among the errors of a read, only an error of the device counts as damage.
+//!
+//! Except for seals, which start-up writes or clears while it judges, nothing is changed before everything is read and
+//! judged: only then start-up removes or renames files.
 
 mod checkpoints;
 mod segments;

@@ -199,7 +199,9 @@ impl Log {
         self.segments.iter()
     }
 
-    /// The next job for the keeper. Drain it after every call that changes the log, in order.
+    /// Returns the next job for the keeper. The caller takes all jobs, in order, after every call that changes the log.
+    ///
+    /// This call also fires the timer of the syncs, and starts a sync that is wanted.
     pub fn next_request(&mut self) -> Option<Request> {
         plant!(
             HeadAtTurnEnd,

@@ -75,7 +75,7 @@ pub(crate) struct Channel {
     pub(crate) pause: Option<Box<PauseUnderWay>>,
     pub(crate) consumers: Consumers,
     pub(crate) counters: ChannelCounters,
-    /// In the topic's `channels_to_pump`.
+    /// The place in the list `to_pump` of the topic's `Channels`.
     pub(crate) in_to_pump: Listed,
     /// The checkpoint that will record the channel. `None` once that checkpoint is written. A channel of an earlier run
     /// gets such a checkpoint if it is unsure.

@@ -338,8 +338,9 @@ impl Topic {
         (&mut self.channels[id], &mut self.log)
     }
 
-    /// Finds or creates a channel. The caller has the topic catch up first, so a new channel gets earlier messages only
-    /// if the topic kept them because it was not open, or is in grace.
+    /// Finds or creates a channel. `Broker::channel_id` has the topic catch up first, so a new channel gets earlier
+    /// messages only if the topic kept them because it was not open, or is in grace. A start restores channels with this
+    /// function, too (`topic/restore.rs`).
     pub(crate) fn create_channel(&mut self, name: ChannelName<'_>) -> ChannelId {
         if let Some(id) = self.channels.find(name.as_str()) {
             return id;

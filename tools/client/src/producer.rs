@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!   publish ─► permit ─► Pool ─► Node ─► ProducerConnection: Outbox, and Pending in the same order ─► nsqd
-//!   nsqd ─► OK or error ─► NodeTask ─► Session::answer ─► the oldest of Pending ─► the future of publish
+//!   nsqd ─► OK or error ─► NodeTask: Confirmations ─► Session::answer ─► the oldest of Pending ─► the future of publish
 //!   lost connection ─► Pending: numbered commands stay ─► the next connection to the same Node, in the same order
 //! ```
 //!

@@ -72,8 +72,11 @@ impl Broker {
         Flow::Next
     }
 
-    /// Finds or creates a channel, and has a new channel recorded unless topic or channel are ephemeral. Returns `None`
-    /// if the topic has to catch up first: the messages that were published so far belong to the present channels.
+    /// Finds or makes a channel, and has a new channel recorded unless topic or channel are ephemeral. All new channels
+    /// come from here, except those that a start restores ([`Topic::create_channel`](crate::topic::Topic::create_channel)).
+    ///
+    /// Returns `None` if the caller has to try again later: the topic has to catch up first, because the messages that
+    /// were published so far belong to the present channels.
     pub(super) fn channel_id(
         &mut self,
         topic_key: TopicKey,

@@ -280,8 +280,8 @@ impl Kept {
         }
     }
 
-    /// States that a connection that may have sent the command is lost. Returns the time at which the producer abandons
-    /// the command, which is `deadline` after the first loss.
+    /// States that a connection that may have sent the command is lost. Returns the deadline of the first loss, at which
+    /// the producer abandons the command. `deadline` counts only if this loss is the first.
     pub(crate) fn lost_until(
         &mut self,
         reason: &Arc<ConnectionError>,

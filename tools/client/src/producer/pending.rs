@@ -3,9 +3,9 @@
 //! nsqd answers publishes in order. So each answer belongs to the oldest publish here, whatever happened to the future
 //! that waits for this answer.
 //!
-//! A publish without a number ends with its connection. A numbered one may stay here, and is written again to the next
-//! connection, before all newer publishes. The order matters: nsqd surely recognises a number only if no higher number
-//! has come that lies far above it.
+//! All publishes wait here, inside the node's `Session`. When the connection is lost, [`Pending::lose`] decides about
+//! each. Only numbered ones may stay: they are written again to the next connection, before all newer publishes. The
+//! order matters: nsqd surely recognises a number only if no higher number has come that lies far above it.
 
 use std::collections::VecDeque;
 use std::ops::Range;
@@ -105,9 +105,17 @@ impl Pending {
         new.into_iter().for_each(|entry| entry.refuse(error));
     }
 
-    /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd. nsqd
-    /// has skipped all of them if it refused one before. With `keep`, the numbered ones among these stay until `keep`.
-    /// `give_back` gets the topic and the numbers of each command that was never sent, the newest one first.
+    /// States that the connection is over. Only the commands that end at or before `taken` may have reached nsqd. The
+    /// first row that fits decides about a command:
+    ///
+    /// | command | what becomes of it |
+    /// |---|---|
+    /// | nsqd refused one before it, and it was never taken or has no number | [`Cause::Skipped`]: sent again |
+    /// | never taken, by this connection or an earlier one | [`Cause::NotSent`]: sent again |
+    /// | numbered, and the deadline of its first loss (`keep`) is to come | stays for the next connection |
+    /// | any other | [`Answer::Lost`] |
+    ///
+    /// `give_back` gets the topic and the numbers of each command that was never taken, the newest one first.
     pub(crate) fn lose(
         &mut self,
         error: &Arc<ConnectionError>,
@@ -120,11 +128,11 @@ impl Pending {
         let refusal = refusal.map(|refusal| Arc::new(ConnectionError::Refused(refusal)));
         let has_refused = refusal.is_some();
         let error = refusal.as_ref().unwrap_or(error);
-        let never_sent =
+        let never_taken =
             |entry: &Entry| entry.first_loss().is_none() && Position(entry.place.end) > taken;
         for entry in self.entries.iter().rev() {
             if let Some(kept) = &entry.kept
-                && never_sent(entry)
+                && never_taken(entry)
             {
                 let (topic, numbers) = kept.numbers();
                 give_back(topic, numbers);
@@ -132,9 +140,9 @@ impl Pending {
         }
         let mut staying = VecDeque::new();
         for mut entry in std::mem::take(&mut self.entries) {
-            if has_refused && (never_sent(&entry) || entry.kept.is_none()) {
+            if has_refused && (never_taken(&entry) || entry.kept.is_none()) {
                 entry.give_back(|| Cause::Skipped);
-            } else if never_sent(&entry) {
+            } else if never_taken(&entry) {
                 entry.give_back(|| Cause::NotSent(Arc::clone(error)));
             } else if let (Some(kept), Some(deadline)) = (&mut entry.kept, keep)
                 && kept.lost_until(error, deadline) > now

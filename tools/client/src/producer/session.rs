@@ -333,7 +333,8 @@ impl ProducerConnection {
         }
     }
 
-    /// Ends the publishes that wait, or lets them stay in the session: the connection is over, for `reason`.
+    /// States that the connection is over, for `reason`. Ends the publishes that wait, except numbered ones that may
+    /// stay in the session.
     pub(crate) fn lose(&self, reason: &Arc<ConnectionError>) {
         self.session.lose(&self.outbox, self.is_numbered(), reason);
     }
