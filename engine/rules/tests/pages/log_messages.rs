@@ -63,6 +63,10 @@ const MADE_ELSEWHERE: &[(&str, &[&str])] = &[
         ],
     ),
     ("{warning}", &["the topics may take"]),
+    (
+        "{permissions}",
+        &["other users of this machine can reach files of nsqd in"],
+    ),
     ("{text}", &["can serve nobody any more, nsqd ends"]),
     (
         "{error}",
