@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Any client that can connect can cause a question to an auth server. So the queues are bounded. Clients whose
-//! grants have expired have a queue and threads of their own: new clients do not delay them. The questions of new clients are asked in the order of their AUTH
-//! commands.
+//! grants have expired have a queue and threads of their own: new clients do not delay them. Questions are asked in the
+//! order of their commands, and those that have waited too long are not asked: their clients have probably gone.
 
 use crate::config::Config;
 use crate::thread_pool::{Bounds, Full, ThreadPool};
@@ -21,7 +21,7 @@ use serde_json::{Map, Value};
 use std::hash::{BuildHasher, RandomState};
 use std::io;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use wire::error::quote;
 use wire::go_json::{self, Object, array, bytes, field, integer, object, string, text, to_string};
 
@@ -34,6 +34,10 @@ const QUESTIONS: Bounds = Bounds {
     waiting_max: 10_000,
     bytes_max: 16 * 1024 * 1024,
 };
+
+/// The longest wait of a question for a thread. A slow auth server would otherwise be asked for clients that have
+/// given up and come again, and the queue would never become shorter.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// The first bytes of a secret, up to this number, do not count. So clients with long secrets do not block
 /// clients with ordinary ones.
@@ -95,11 +99,26 @@ impl AuthServers {
         };
         let bytes = query.secret.len().saturating_sub(SECRET_BYTES_FREE);
         let servers = self.servers.clone();
-        pool.give(bytes, Box::new(move || answer(servers.ask(&query))))
+        let asked_at = Instant::now();
+        pool.give(
+            bytes,
+            Box::new(move || answer(servers.ask_in_time(&query, asked_at.elapsed()))),
+        )
     }
 }
 
 impl Servers {
+    /// Asks if the question has not waited too long.
+    fn ask_in_time(&self, query: &AuthQuery, waited: Duration) -> Result<Grants, String> {
+        if waited > WAIT_MAX {
+            return Err(format!(
+                "no auth server was asked: {} s passed before one was free",
+                waited.as_secs()
+            ));
+        }
+        self.ask(query)
+    }
+
     fn ask(&self, query: &AuthQuery) -> Result<Grants, String> {
         let count = self.addresses.len();
         let start = self.random.lock().below(count as u64) as usize;
@@ -239,6 +258,7 @@ fn compile(of: &str, pattern: &str) -> Result<Regex, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use program::http_client::HttpTls;
 
     fn query() -> AuthQuery {
         AuthQuery {
@@ -247,6 +267,26 @@ mod tests {
             remote_ip: "127.0.0.1".to_owned(),
             tls: None,
         }
+    }
+
+    /// A slow server would be asked for clients that have gone.
+    #[test]
+    fn a_question_that_has_waited_too_long_is_not_asked() {
+        let servers = Servers {
+            addresses: vec!["127.0.0.1:1".to_owned()],
+            is_post: false,
+            http: HttpClient::new(HttpSettings {
+                connect_timeout: Duration::from_secs(1),
+                request_timeout: Duration::from_secs(1),
+                idle_connections_max: 0,
+                tls: HttpTls::System { only_tls13: false },
+            }),
+            random: Mutex::new(Random::new(1)),
+        };
+        let why = |waited| servers.ask_in_time(&query(), waited).unwrap_err();
+        assert!(why(WAIT_MAX).contains("failed to auth against 127.0.0.1:1"));
+        let late = "no auth server was asked: 31 s passed before one was free";
+        assert_eq!(why(WAIT_MAX + Duration::from_secs(1)), late);
     }
 
     /// Captured from nsqd.

@@ -21,6 +21,7 @@
 //! that are free until all have been tried. A start in the instant of the lock fails; for an address, a start tries again
 //! for a second.
 
+use program::tcp_socket::BIND_TIMEOUT;
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -61,7 +62,7 @@ pub(crate) fn prepare(config: &Config) -> Result<StartPlan, Finding> {
     let [tcp, http, https, unix, http_unix] = asked_for(config);
     let mut reserved = Vec::new();
     let mut take = |(_, address, kind): AskedFor<'_>| {
-        let place = reserve(address, kind, config.unix_socket_mode.0)?;
+        let place = reserve(address, kind, config.unix_socket_mode.0, BIND_TIMEOUT)?;
         let found = place.address.clone();
         reserved.push(place);
         Ok(found)

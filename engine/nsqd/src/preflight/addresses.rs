@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use program::tcp_address;
-use program::tcp_socket::{BIND_PAUSE, BIND_TIMEOUT};
+use program::tcp_socket::BIND_PAUSE;
 use socket2::{Domain, Protocol, Socket, Type};
 use wire::go_error::system_text;
 
@@ -55,11 +55,13 @@ pub(super) fn asked_for(config: &Config) -> [AskedFor<'_>; 5] {
     ]
 }
 
-/// Reserves a place to listen at. The file of a unix socket gets the permissions `mode`. May block for up to a second.
+/// Reserves a place to listen at. The file of a unix socket gets the permissions `mode`. Tries an address that is in
+/// use for `time`.
 pub(super) fn reserve(
     address: &str,
     kind: AddressKind,
     mode: Option<u32>,
+    time: Duration,
 ) -> Result<Reserved, Finding> {
     let is_tcp = match kind {
         AddressKind::TcpOrUnix => tcp_address::split_host_port(address).is_some(),
@@ -67,10 +69,10 @@ pub(super) fn reserve(
         AddressKind::Unix => false,
     };
     if is_tcp {
-        return reserve_tcp(address);
+        return reserve_within(address, time);
     }
     let bind = || UnixSocket::bind(address, mode);
-    let socket = retry_while_in_use(BIND_TIMEOUT, bind);
+    let socket = retry_while_in_use(time, bind);
     let socket = socket.map_err(|error| {
         let why = format!("listen unix {address}: bind: {}", system_text(&error));
         refused(address, &why, unix_hint(&error))
@@ -96,10 +98,6 @@ fn unix_hint(error: &io::Error) -> &'static str {
 ///
 /// Listeners with SO_REUSEPORT alone do not find out that the address is taken: a second nsqd of the same user would
 /// start without an error and take half of the connections. So a socket is bound without this option first.
-fn reserve_tcp(address: &str) -> Result<Reserved, Finding> {
-    reserve_within(address, BIND_TIMEOUT)
-}
-
 fn reserve_within(address: &str, timeout: Duration) -> Result<Reserved, Finding> {
     let candidate = tcp_address::resolve(address).map_err(|why| refused(address, &why, ""))?;
     reserve_with_retries(candidate, timeout).map_err(|error| {
@@ -158,7 +156,7 @@ fn share_with_shards(socket: Socket) -> io::Result<Reserved> {
 }
 
 /// Reserves all addresses as a start does, and so finds out that two are equal. Each finding has the flag's name. A start
-/// at the same moment tries again for a second.
+/// at the same moment tries again for a second, and the check holds no address that long: it tries each once.
 pub(super) fn check(config: &Config) -> Vec<(&'static str, Finding)> {
     let mut taken = Vec::new();
     let mut findings = Vec::new();
@@ -166,7 +164,7 @@ pub(super) fn check(config: &Config) -> Vec<(&'static str, Finding)> {
         if address.is_empty() && name != "tcp-address" {
             continue;
         }
-        let finding = match reserve(address, kind, config.unix_socket_mode.0) {
+        let finding = match reserve(address, kind, config.unix_socket_mode.0, Duration::ZERO) {
             Err(finding) => finding,
             Ok(reserved) => {
                 taken.push(reserved);

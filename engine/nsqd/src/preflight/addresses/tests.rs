@@ -2,10 +2,15 @@ use std::ffi::OsString;
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 
+use program::tcp_socket::BIND_TIMEOUT;
 use socket2::{Domain, Socket, Type};
 
 use super::*;
 use crate::preflight::State;
+
+fn reserve_tcp(address: &str) -> Result<Reserved, Finding> {
+    reserve_within(address, BIND_TIMEOUT)
+}
 
 fn ip(reserved: &Reserved) -> SocketAddr {
     reserved.address.socket_address().expect("an IP address")
@@ -14,7 +19,7 @@ fn ip(reserved: &Reserved) -> SocketAddr {
 #[test]
 fn addresses_that_cannot_be_are_refused_in_nsqds_words() {
     let check = |address: &str, text: &str| {
-        let error = reserve(address, AddressKind::TcpOrUnix, None)
+        let error = reserve(address, AddressKind::TcpOrUnix, None, Duration::ZERO)
             .unwrap_err()
             .to_string();
         assert!(error.starts_with(text), "{error}");
