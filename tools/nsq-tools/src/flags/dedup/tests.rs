@@ -2,127 +2,92 @@ use super::*;
 
 #[test]
 fn each_filter_has_its_options() {
-    let hour = Duration::from_secs(3600);
-    let check = |value: &str, key: &str, filter: Plan| {
-        let dedup = Dedup::parse(value).unwrap_or_else(|why| panic!("{value}: {why}"));
-        assert_eq!(
-            (dedup.key_text().as_str(), &dedup.filter),
-            (key, &filter),
-            "{value}"
-        );
+    let inverse = |slots| Plan::Inverse { slots };
+    let window = Duration::from_secs(3600);
+    let forgetful = |false_positives| Plan::Forgetful {
+        window,
+        rate: 10.0,
+        false_positives,
     };
-    check("body", "body", Plan::Inverse { slots: 1_000_000 });
-    check(
-        "json:/order/id,filter=inverse,slots=7",
-        "json:/order/id",
-        Plan::Inverse { slots: 7 },
-    );
-    check(
-        "body,window=1h,rate=1000,forgotten=0.9",
-        "body",
-        Plan::Inverse { slots: 1_563_461 },
-    );
-    check(
-        "body,filter=forgetful,window=1h,rate=10",
-        "body",
-        Plan::Forgetful {
-            window: hour,
-            rate: 10.0,
-            false_positives: 0.001,
-        },
-    );
-    check(
-        "json:,filter=forgetful,rate=10,window=60m,false-positives=1e-6",
-        "json:",
-        Plan::Forgetful {
-            window: hour,
-            rate: 10.0,
-            false_positives: 1e-6,
-        },
-    );
-    check(
-        "json:/n,filter=roaring,numbers=5,sources=2,source=/from",
-        "json:/n",
-        Plan::Roaring {
-            numbers: 5,
-            sources: 2,
-            source: Some("/from".parse().expect("a pointer")),
-        },
-    );
-    check(
-        "body,filter=memcached,address=10.0.0.1:11211,prefix=a:,lease=90s,window=1h,when-unavailable=handle",
-        "body",
-        Plan::Memcached(
-            MemcachedOptions {
-                prefix: "a:".to_owned(),
-                lease: Some(Duration::from_secs(90)),
-                window: hour,
-                ..MemcachedOptions::new("10.0.0.1:11211")
-            },
-            WhenUnavailable::Handle,
+    let roaring = Plan::Roaring {
+        numbers: 5,
+        sources: 2,
+        source: Some("/from".parse().expect("a pointer")),
+    };
+    let memcached = |address: &str, prefix: &str, lease: Option<u64>| MemcachedOptions {
+        prefix: prefix.to_owned(),
+        lease: lease.map(Duration::from_secs),
+        window,
+        ..MemcachedOptions::new(address)
+    };
+    let own = memcached("10.0.0.1:11211", "a:", Some(90));
+    let usual = memcached("unix:///run/memcached", "nsq:", None);
+    for (key, options, filter) in [
+        ("body", "", inverse(1_000_000)),
+        ("json:/order/id", ",filter=inverse,slots=7", inverse(7)),
+        (
+            "body",
+            ",window=1h,rate=1000,forgotten=0.9",
+            inverse(1_563_461),
         ),
-    );
-    check(
-        "body,filter=memcached,address=unix:///run/memcached",
-        "body",
-        Plan::Memcached(
-            MemcachedOptions {
-                prefix: "nsq:".to_owned(),
-                lease: None,
-                window: hour,
-                ..MemcachedOptions::new("unix:///run/memcached")
-            },
-            WhenUnavailable::Wait,
+        (
+            "body",
+            ",filter=forgetful,window=1h,rate=10",
+            forgetful(0.001),
         ),
-    );
+        (
+            "json:",
+            ",filter=forgetful,rate=10,window=60m,false-positives=1e-6",
+            forgetful(1e-6),
+        ),
+        (
+            "json:/n",
+            ",filter=roaring,numbers=5,sources=2,source=/from",
+            roaring,
+        ),
+        (
+            "body",
+            ",filter=memcached,address=10.0.0.1:11211,prefix=a:,lease=90s,window=1h,when-unavailable=handle",
+            Plan::Memcached(own, WhenUnavailable::Handle),
+        ),
+        (
+            "body",
+            ",filter=memcached,address=unix:///run/memcached",
+            Plan::Memcached(usual, WhenUnavailable::Wait),
+        ),
+    ] {
+        let value = format!("{key}{options}");
+        let dedup = Dedup::parse(&value).unwrap_or_else(|why| panic!("{value}: {why}"));
+        assert_eq!((dedup.key_text().as_str(), dedup.filter), (key, filter));
+    }
 }
 
 #[test]
 fn wrong_values_are_refused_with_advice() {
-    for (value, advice) in [
-        ("id", "begin with body, or with json:"),
-        ("json:id", "write /id"),
-        ("body,bloom", "write name=value"),
-        (
-            "body,filter=bloom",
-            "choose inverse, forgetful, roaring or memcached",
-        ),
-        // Earlier versions had this filter.
-        (
-            "body,filter=time-limited,rate=1,window=1h",
-            "there is no filter \"time-limited\": choose inverse, forgetful, roaring or memcached",
-        ),
-        ("body,slots=0", "a whole number above zero"),
-        ("body,slots=1,slots=2", "slots is given twice"),
-        ("body,slots=", "slots has no value"),
-        (
-            "body,slots=1,window=1h",
-            "give slots, or window and rate, and not both",
-        ),
-        ("body,window=1h", "window needs rate"),
-        ("body,window=-1h,rate=1", "a duration above zero"),
-        (
-            "body,rate=1",
-            "this filter has no option rate; it has: filter, window, slots",
-        ),
-        ("body,filter=forgetful", "this filter needs window"),
-        ("body,filter=forgetful,window=1h,rate=-1", "above zero"),
-        (
-            "body,filter=forgetful,rate=1,window=1h,false-positives=1",
-            "between 0 and 1",
-        ),
-        ("body,filter=roaring", "use json:/pointer of a number"),
-        ("json:/n,filter=roaring,source=from", "write /from"),
-        ("body,filter=memcached", "needs address=host:port"),
-        (
-            "body,filter=memcached,address=a:1,when-unavailable=stop",
-            "choose wait, or handle",
-        ),
-        (
-            "body,filter=memcached,address=a:1,slots=1",
-            "no option slots",
-        ),
-    ] {
+    // Earlier versions had the filter time-limited.
+    let cases = "\
+        id | begin with body, or with json:
+        json:id | write /id
+        body,bloom | write name=value
+        body,filter=bloom | choose inverse, forgetful, roaring or memcached
+        body,filter=time-limited,rate=1,window=1h | there is no filter \"time-limited\": choose inverse, forgetful, roaring or memcached
+        body,slots=0 | a whole number above zero
+        body,slots=1,slots=2 | slots is given twice
+        body,slots= | slots has no value
+        body,slots=1,window=1h | give slots, or window and rate, and not both
+        body,window=1h | window needs rate
+        body,window=-1h,rate=1 | a duration above zero
+        body,rate=1 | this filter has no option rate; it has: filter, window, slots
+        body,filter=forgetful | this filter needs window
+        body,filter=forgetful,window=1h,rate=-1 | above zero
+        body,filter=forgetful,rate=1,window=1h,false-positives=1 | between 0 and 1
+        body,filter=roaring | use json:/pointer of a number
+        json:/n,filter=roaring,source=from | write /from
+        body,filter=memcached | needs address=host:port
+        body,filter=memcached,address=a:1,when-unavailable=stop | choose wait, or handle
+        body,filter=memcached,address=a:1,slots=1 | no option slots";
+    for case in cases.lines() {
+        let (value, advice) = case.trim().split_once(" | ").expect("a value and advice");
         let why = Dedup::parse(value).expect_err(value);
         assert!(why.contains(advice), "{value}: {why}");
         assert!(check(value).is_err());

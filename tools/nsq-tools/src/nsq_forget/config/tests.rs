@@ -12,27 +12,8 @@ const GOOD: &str = "-topic=t -channel=c -field=f -nsqd-tcp-address=a:1";
 #[test]
 fn flags_become_values() {
     let config = read(words(GOOD)).unwrap();
-    assert_eq!(
-        (&*config.distribution, config.distribution_field),
-        ("t", None)
-    );
-    let Limits {
-        bins_max,
-        distributions_max,
-    } = config.limits;
-    assert_eq!(
-        (config.flags.rate, bins_max, distributions_max),
-        (0.02, 1000, 1000)
-    );
-    assert_eq!(
-        (&*config.flags.http_address, config.state_file),
-        ("0.0.0.0:8080", None)
-    );
+    assert_eq!(&*config.distribution, "t");
     let client = config.consumer.client;
-    assert_eq!(
-        (config.flags.save_interval.as_secs(), client.max_in_flight),
-        (10, 200)
-    );
     assert!(client.user_agent.starts_with("nsq_forget/1.3.0 "));
     assert_eq!(client.write_timeout.as_secs(), 30);
     let more = "--distribution=d --distribution-field=/x/y --rate=1e-4 --bins-max=2 --distributions-max=3 \
@@ -40,17 +21,11 @@ fn flags_become_values() {
     let config = read(words(&format!("{GOOD} {more}"))).unwrap();
     assert_eq!((&*config.distribution, config.flags.rate), ("d", 1e-4));
     assert_eq!(config.distribution_field, Field::parse("/x/y").ok());
-    let Limits {
-        bins_max,
-        distributions_max,
-    } = config.limits;
-    assert_eq!((bins_max, distributions_max), (2, 3));
+    let limits = config.limits;
+    assert_eq!((limits.bins_max, limits.distributions_max), (2, 3));
     assert_eq!(config.state_file, Some(PathBuf::from("s.json")));
-    let max_in_flight = config.consumer.client.max_in_flight;
-    assert_eq!(
-        (config.flags.save_interval.as_secs(), max_in_flight),
-        (60, 7)
-    );
+    assert_eq!(config.flags.save_interval.as_secs(), 60);
+    assert_eq!(config.consumer.client.max_in_flight, 7);
 }
 
 #[test]

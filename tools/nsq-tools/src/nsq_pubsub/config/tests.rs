@@ -10,16 +10,7 @@ fn read(args: Vec<std::ffi::OsString>) -> Result<Config, Exit> {
 #[test]
 fn flags_become_values() {
     let config = read(words("-nsqd-tcp-address=a:1")).unwrap();
-    let flags = config.flags;
-    assert_eq!(flags.http_address, "0.0.0.0:8080");
-    let client = config.consumer.client;
-    assert_eq!((client.max_in_flight, client.max_attempts), (100, 0));
-    assert_eq!(flags.heartbeat_interval, Duration::from_secs(30));
-    assert_eq!(flags.client_timeout, Duration::from_secs(60));
-    assert_eq!(
-        (flags.has_ephemeral_channels, flags.body_bytes_max),
-        (false, 1 << 20)
-    );
+    assert_eq!(config.consumer.client.max_attempts, 0);
     let config = read(words(
         "-lookupd-http-address=l:1 --http-address=:0 --max-in-flight=7 --ephemeral-channel --heartbeat-interval=1s \
          --client-timeout=2s --max-body-size=3 --consumer-opt=max_attempts,4 --consumer-opt=max_in_flight,9 \
@@ -28,21 +19,14 @@ fn flags_become_values() {
     .unwrap();
     let (flags, consumer) = (config.flags, config.consumer);
     assert_eq!(consumer.sources, Sources::Lookupds(vec!["l:1".to_owned()]));
-    assert_eq!(
-        (consumer.client.max_in_flight, consumer.client.max_attempts),
-        (7, 4)
-    );
-    assert!(consumer.client.user_agent.starts_with("nsq_pubsub/1.3.0 "));
-    assert_eq!(
-        config.producer.heartbeat_interval,
-        Some(Duration::from_secs(5))
-    );
+    let client = consumer.client;
+    assert_eq!((client.max_in_flight, client.max_attempts), (7, 4));
+    assert!(client.user_agent.starts_with("nsq_pubsub/1.3.0 "));
+    let heartbeats = config.producer.heartbeat_interval;
+    assert_eq!(heartbeats, Some(Duration::from_secs(5)));
     assert_eq!(flags.heartbeat_interval, Duration::from_secs(1));
     assert_eq!(flags.client_timeout, Duration::from_secs(2));
-    assert_eq!(
-        (flags.has_ephemeral_channels, flags.body_bytes_max),
-        (true, 3)
-    );
+    assert!(flags.has_ephemeral_channels && flags.body_bytes_max == 3);
 }
 
 #[test]

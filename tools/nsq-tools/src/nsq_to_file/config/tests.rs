@@ -46,66 +46,32 @@ fn mistakes_say_what_is_wrong() {
 }
 
 #[test]
-fn defaults_are_those_of_the_original() {
-    let config = read(GOOD);
-    assert!(matches!(&config.topics, Topics::Fixed(topics) if topics == &["events"]));
-    assert_eq!(config.flags.channel, "nsq_to_file");
-    assert_eq!(config.flags.sync_interval, Duration::from_secs(30));
-    assert_eq!(config.consumer.client.max_in_flight, 200);
-    assert_eq!(
-        config.consumer.client.max_attempts, 0,
-        "no message is given up"
-    );
-    assert!(
-        config
-            .consumer
-            .client
-            .user_agent
-            .starts_with("nsq_to_file/1.3.0 ringq-client/")
-    );
-    let second = Duration::from_secs(1);
-    let timeouts = config.flags.timeouts;
-    assert_eq!(
-        (timeouts.connect, timeouts.request),
-        (2 * second, 5 * second)
-    );
-    let archive = &config.archive;
-    assert_eq!(archive.output_dir, Path::new("/tmp"));
-    assert_eq!(archive.work_dir, archive.output_dir);
-    assert_eq!(archive.compression, Compression::None);
-    assert_eq!((archive.rotate_size, archive.rotate_interval), (None, None));
-    assert!(!archive.skips_empty_files && !archive.names.needs_revision);
-    assert_eq!(config.log_style.prefix, "[nsq_to_file] ");
-}
-
-#[test]
 fn given_values_replace_the_defaults() {
-    let config = {
-        let args = "-topic=other -topic-pattern=^e -consumer-opt=max_attempts,3 -consumer-opt=max_in_flight,7 -max-in-flight=2500 -output-dir=./out/ -work-dir=out/../work -zstd -zstd-level=19 -rotate-size=1_000 -rotate-interval=1h -skip-empty-files -log-prefix= -log-level=WARN";
-        read(&format!("{GOOD} {args}"))
-    };
+    let args = "-topic=other -topic-pattern=^e -consumer-opt=max_attempts,3 -consumer-opt=max_in_flight,7 -max-in-flight=2500 -output-dir=./out/ -work-dir=out/../work -zstd -zstd-level=19 -rotate-size=1_000 -rotate-interval=1h -skip-empty-files -log-prefix= -log-level=WARN";
+    let config = read(&format!("{GOOD} {args}"));
     assert!(matches!(&config.topics, Topics::Fixed(topics) if topics == &["events"]));
-    assert_eq!(
-        (
-            config.consumer.client.max_in_flight,
-            config.consumer.client.max_attempts
-        ),
-        (2500, 3)
-    );
+    let client = &config.consumer.client;
+    assert_eq!((client.max_in_flight, client.max_attempts), (2500, 3));
+    let agent = &client.user_agent;
+    assert!(agent.starts_with("nsq_to_file/1.3.0 ringq-client/"));
     let archive = &config.archive;
     assert_eq!(archive.output_dir, Path::new("out"));
     assert_eq!(archive.work_dir, Path::new("work"));
     assert_eq!(archive.compression, Compression::Zstd(19));
     let hour = Duration::from_secs(3600);
-    assert_eq!(
-        (archive.rotate_size, archive.rotate_interval),
-        (Some(1000), Some(hour))
-    );
+    let rotation = (archive.rotate_size, archive.rotate_interval);
+    assert_eq!(rotation, (Some(1000), Some(hour)));
     assert!(archive.skips_empty_files && archive.names.needs_revision);
-    assert_eq!(
-        (config.log_level, &*config.log_style.prefix),
-        (Level::Warn, "")
-    );
+    let log = (config.log_level, &*config.log_style.prefix);
+    assert_eq!(log, (Level::Warn, ""));
+    // No message is given up, and there is one directory.
+    let config = read(GOOD);
+    assert_eq!(config.consumer.client.max_attempts, 0);
+    let archive = &config.archive;
+    assert_eq!(archive.work_dir, archive.output_dir);
+    assert_eq!(archive.compression, Compression::None);
+    assert_eq!((archive.rotate_size, archive.rotate_interval), (None, None));
+    assert!(!archive.names.needs_revision);
 
     let config = read("-lookupd-http-address=h:1 -topic-pattern=^clicks_ -topic-refresh=5s");
     let Topics::Discovered { pattern } = config.topics else {
