@@ -82,6 +82,20 @@ impl World {
         World::on(SimFiles::new(), options)
     }
 
+    /// A log with small segments, and other options that the test wants.
+    fn with(change: impl FnOnce(&mut LogOptions)) -> World {
+        let mut options = small_options();
+        change(&mut options);
+        World::new(options)
+    }
+
+    /// A log with small segments and so many messages of this size.
+    fn filled(count: usize, bytes: usize) -> World {
+        let mut world = World::new(small_options());
+        world.fill(count, bytes);
+        world
+    }
+
     fn on(files: SimFiles, options: LogOptions) -> World {
         World {
             keeper: Keeper::new(files.clone(), data_path()),
@@ -167,10 +181,8 @@ impl World {
         let slices = bodies.iter().map(Vec::as_slice);
         let before = self.log.next_seq();
         let (mono, wall_ns, count_u32) = (self.mono, self.wall_ns(), count as u32);
-        let appended = self
-            .log
-            .append_batch(mono, wall_ns, slices, count_u32, total);
-        match appended {
+        let log = &mut self.log;
+        match log.append_batch(mono, wall_ns, slices, count_u32, total) {
             Ok(range) => {
                 assert_eq!(range.len(), count as u64);
                 self.log.retain(range, 2);
@@ -216,6 +228,28 @@ impl World {
         matches!(self.append(100, 0), Err(AppendError::Poisoned(_)))
     }
 
+    /// A sync has failed, and the log takes no more messages.
+    fn has_failed_for_good(&mut self) -> bool {
+        let is_told = self.told(|notice| matches!(notice, Notice::SyncFailed(_)));
+        is_told && self.log.health().is_some() && self.is_poisoned()
+    }
+
+    /// Appends a message, if there is room. If that has to wait, the keeper does its jobs.
+    fn try_append(&mut self, bytes: usize) -> Result<Seq, AppendError> {
+        let result = self.append(bytes, 0);
+        match result {
+            Ok(_) | Err(AppendError::WouldBlock) => self.pump(10),
+            Err(AppendError::Full(_)) => {}
+            Err(ref error) => panic!("{error}"),
+        }
+        result
+    }
+
+    /// Appends messages until the disk has no room.
+    fn fill_disk(&mut self, bytes: usize) {
+        while !matches!(self.try_append(bytes), Err(AppendError::Full(_))) {}
+    }
+
     fn finish(&mut self, seq: Seq) {
         let holders = self.owed.remove(&seq).unwrap();
         for _ in 0..holders {
@@ -227,6 +261,15 @@ impl World {
 
     fn finish_range(&mut self, range: SeqRange) {
         (range.start.0..range.end.0).for_each(|seq| self.finish(Seq(seq)));
+    }
+
+    /// Messages of this size come, and each is finished before the next one comes.
+    fn flow(&mut self, count: usize, bytes: usize) {
+        for _ in 0..count {
+            let seq = self.must_append(bytes);
+            self.finish(seq);
+            self.pump(10);
+        }
     }
 
     fn finish_all(&mut self) {
@@ -572,10 +615,10 @@ fn a_new_log_costs_nothing() {
 
 #[test]
 fn segments_double_with_the_flow_and_grow_with_the_backlog() {
-    let mut options = small_options();
-    options.segment_bytes_max = 65_536;
-    options.resident_bytes_min = 65_536;
-    let mut world = World::new(options);
+    let mut world = World::with(|it| {
+        it.segment_bytes_max = 65_536;
+        it.resident_bytes_min = 65_536;
+    });
     world.fill(3000, 300);
     let sizes: Vec<u32> = world
         .log
@@ -591,11 +634,7 @@ fn segments_double_with_the_flow_and_grow_with_the_backlog() {
 #[test]
 fn a_topic_whose_consumers_keep_up_stays_within_a_part_of_one_segment() {
     let mut world = World::new(small_options());
-    for _ in 0..1000 {
-        let seq = world.must_append(300);
-        world.finish(seq);
-        world.pump(10);
-    }
+    world.flow(1000, 300);
     assert_eq!(world.log.prepared_upto(), SegmentNumber(1));
     // The log goes on behind the messages that a durable checkpoint names.
     let seq = world.must_append(1500);
@@ -849,8 +888,7 @@ fn a_reader_that_comes_while_a_segment_is_spilled_is_served() {
 #[test]
 fn what_is_finished_while_it_is_spilled_leaves_no_file() {
     let mut world = spilling_world();
-    let is_spilling = |segment: &Segment| matches!(segment.residency, Residency::Spilling { .. });
-    while !world.log.segments().any(is_spilling) {
+    while !world.log.segments().any(is_being_spilled) {
         world.must_append(500);
     }
     world.finish_all();
@@ -996,11 +1034,11 @@ fn a_spill_keeps_what_is_synced_and_leaves_the_rest_to_the_next_sync() {
 #[test]
 fn segments_of_a_backlog_are_no_larger_than_its_part_of_memory() {
     for part in [16_384, 65_536] {
-        let mut options = small_options();
-        options.resident_messages = 0;
-        options.resident_bytes_min = part;
-        options.segment_bytes_max = 1 << 20;
-        let mut world = World::new(options);
+        let mut world = World::with(|it| {
+            it.resident_messages = 0;
+            it.resident_bytes_min = part;
+            it.segment_bytes_max = 1 << 20;
+        });
         for _ in 0..4000 {
             world.must_append(500);
         }
@@ -1118,11 +1156,8 @@ fn after_a_crash_on_a_full_disk_finishing_makes_room() {
     }
     world.reopen(Crash::Process);
     world.files.limit(Some(world.files.bytes()));
-    let owed: Vec<Seq> = world.owed.keys().copied().collect();
-    assert!(!owed.is_empty());
-    for seq in owed {
-        world.finish(seq);
-    }
+    assert!(!world.owed.is_empty());
+    world.finish_all();
     for _ in 0..2 {
         assert!(world.append(200, 0).is_err());
         world.pump(10);
@@ -1140,10 +1175,10 @@ fn after_a_crash_on_a_full_disk_finishing_makes_room() {
 
 #[test]
 fn a_backlog_of_a_few_segments_that_comes_and_goes_makes_no_files() {
-    let mut options = small_options();
-    options.resident_messages = 1000;
-    options.resident_bytes_min = 10 * 8192;
-    let mut world = World::new(options);
+    let mut world = World::with(|it| {
+        it.resident_messages = 1000;
+        it.resident_bytes_min = 10 * 8192;
+    });
     let mut made = Vec::new();
     for _ in 0..20 {
         let before = world.log.prepared_upto();
@@ -1162,11 +1197,11 @@ fn a_backlog_of_a_few_segments_that_comes_and_goes_makes_no_files() {
 
 #[test]
 fn a_backlog_that_swings_makes_no_files() {
-    let mut options = small_options();
-    options.segment_bytes_max = 16 * 8192;
-    options.resident_messages = 1 << 20;
-    options.resident_bytes_min = 1 << 20;
-    let mut world = World::new(options);
+    let mut world = World::with(|it| {
+        it.segment_bytes_max = 16 * 8192;
+        it.resident_messages = 1 << 20;
+        it.resident_bytes_min = 1 << 20;
+    });
     let mut backlog = std::collections::VecDeque::new();
     let mut until = |world: &mut World, messages: usize| {
         while backlog.len() < messages {
@@ -1218,17 +1253,9 @@ fn what_a_checkpoint_names_stays_until_a_synced_one_does_not() {
 
 #[test]
 fn a_full_disk_refuses_at_once_and_room_comes_back() {
-    let mut world = World::new(small_options());
-    world.fill(1, 100);
+    let mut world = World::filled(1, 100);
     world.files.limit(Some(world.files.bytes()));
-    let error = loop {
-        match world.append(500, 0) {
-            Ok(_) => world.pump(10),
-            Err(AppendError::WouldBlock) => world.pump(10),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, AppendError::Full(_)), "{error}");
+    world.fill_disk(500);
     assert!(world.told(|notice| matches!(notice, Notice::RoomRefused { .. })));
     assert!(world.log.stats().health.is_some());
     // Again at once, consumers go on, and checkpoints need no room.
@@ -1279,13 +1306,7 @@ fn a_disk_is_full_only_if_the_smallest_segment_finds_no_room() {
         let is_told = world.told(|notice| matches!(notice, Notice::RoomRefused { .. }));
         assert!(!is_told && world.log.health().is_none() && !world.log.is_disk_full());
     }
-    let error = loop {
-        match world.append(100, 0) {
-            Ok(_) | Err(AppendError::WouldBlock) => world.pump(10),
-            Err(error) => break error,
-        }
-    };
-    assert!(matches!(error, AppendError::Full(_)), "{error}");
+    world.fill_disk(100);
     assert!(world.log.is_disk_full());
 }
 
@@ -1310,8 +1331,7 @@ fn a_disk_without_room_for_a_large_segment_is_asked_for_small_ones_for_a_while()
 /// A batch for which the disk has no room was asked for again and again, so that no smaller message was taken, either.
 #[test]
 fn a_batch_without_room_keeps_out_no_smaller_message() {
-    let mut world = World::new(small_options());
-    world.fill(1, 1000);
+    let mut world = World::filled(1, 1000);
     world.files.limit(Some(world.files.bytes() + 20_000));
     assert_eq!(world.append(60_000, 0), Err(AppendError::WouldBlock));
     world.pump(10);
@@ -1329,25 +1349,18 @@ fn a_batch_without_room_keeps_out_no_smaller_message() {
 /// the time, and the log said "takes messages again" for each refused batch.
 #[test]
 fn a_shortage_is_one_until_the_refused_size_fits() {
-    let mut world = World::new(small_options());
-    world.fill(1, 1000);
+    let mut world = World::filled(1, 1000);
     world.files.limit(Some(world.files.bytes() + 20_000));
     let is_new = |notice: &Notice| matches!(notice, Notice::RoomRefused { is_new: true, .. });
     let is_told = |notice: &Notice| matches!(notice, Notice::RoomRefused { .. });
     let mut told = Vec::new();
     let mut batches = 0;
     for round in 0..50 {
-        match world.append(60_000, 0) {
-            Ok(_) => panic!("there is no room"),
-            Err(AppendError::WouldBlock) => world.pump(10),
-            Err(AppendError::Full(_)) => batches += 1,
-            Err(error) => panic!("{error}"),
-        }
+        let batch = world.try_append(60_000);
+        batches += usize::from(batch.expect_err("no room") != AppendError::WouldBlock);
         // A smaller batch and small messages of other producers come between, and some of them find room.
-        match world.append([100, 9000][round % 2], 0) {
-            Ok(_) | Err(AppendError::WouldBlock | AppendError::Full(_)) => world.pump(10),
-            Err(error) => panic!("{error}"),
-        }
+        let _ = world.try_append([100, 9000][round % 2]);
+        world.pump(10);
         world.step_time(100);
         told.append(&mut world.notices);
         assert!(world.log.is_disk_full(), "{round}");
@@ -1371,15 +1384,12 @@ fn a_shortage_is_one_until_the_refused_size_fits() {
 /// One batch that is too large kept out smaller ones for as long as it had no room itself.
 #[test]
 fn a_refused_size_that_fits_again_is_taken_before_the_largest_one_fits() {
-    let mut world = World::new(small_options());
-    world.fill(1, 1000);
+    let mut world = World::filled(1, 1000);
     world.files.limit(Some(world.files.bytes() + 4096));
     for bytes in [60_000, 10_000] {
         for _ in 0..3 {
-            match world.append(bytes, 0) {
-                Err(AppendError::WouldBlock | AppendError::Full(_)) => world.pump(10),
-                other => panic!("there is no room: {other:?}"),
-            }
+            world.try_append(bytes).expect_err("there is no room");
+            world.pump(10);
         }
     }
     assert!(world.log.is_disk_full());
@@ -1402,9 +1412,7 @@ fn a_shortage_ends_with_a_free_segment_of_its_own() {
         world.fill(1, 500);
     }
     world.files.limit(Some(world.files.bytes()));
-    while let Ok(_) | Err(AppendError::WouldBlock) = world.append(500, 0) {
-        world.pump(10);
-    }
+    world.fill_disk(500);
     world.step_time(300);
     assert!(world.log.is_disk_full());
     world.finish_all();
@@ -1440,10 +1448,7 @@ fn a_failed_sync_is_final() {
     world.files.fail_next(Call::Sync, ErrorKind::Other);
     world.sync();
     assert_eq!(world.files.fail_count(), 1);
-    assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
-    assert!(world.is_poisoned());
-    assert!(!world.log.is_synced());
-    assert!(world.log.stats().health.is_some());
+    assert!(world.has_failed_for_good() && !world.log.is_synced());
     world.log.sync_now();
     world.step_time(10_000);
     assert!(!world.told(|notice| matches!(notice, Notice::Synced(_) | Notice::SyncFailed(_))));
@@ -1460,16 +1465,14 @@ fn a_failed_directory_sync_and_a_failed_checkpoint_sync_are_final_too() {
         world.must_append(100);
         world.files.fail_next(call, ErrorKind::Other);
         world.record(Durable::Yes);
-        assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
-        assert!(world.is_poisoned());
+        assert!(world.has_failed_for_good());
     }
 }
 
 /// Running out of descriptors poisoned the log for good, though nothing was synced and nothing lost.
 #[test]
 fn a_sync_that_cannot_open_its_files_is_tried_again() {
-    let mut world = World::new(small_options());
-    world.fill(1, 100);
+    let mut world = World::filled(1, 100);
     world.files.fail_next(Call::Open, libc::EMFILE);
     world.sync();
     assert_eq!(world.files.fail_count(), 1);
@@ -1529,10 +1532,7 @@ fn a_sync_that_may_not_open_its_files_is_final() {
         world.files.fail_nth_of(Call::Open, nth, code);
         world.sync();
         assert_eq!(world.files.fail_count(), 1);
-        let is_told = world.told(|notice| matches!(notice, Notice::SyncFailed(_)));
-        assert!(is_told, "{code} {nth}");
-        assert!(world.log.health().is_some());
-        assert!(world.is_poisoned());
+        assert!(world.has_failed_for_good(), "{code} {nth}");
     }
 }
 
@@ -1545,8 +1545,7 @@ fn a_checkpoint_that_may_not_be_written_is_final() {
         (libc::ENOSPC, false),
         (libc::EMFILE, false),
     ] {
-        let mut world = World::new(small_options());
-        world.fill(1, 100);
+        let mut world = World::filled(1, 100);
         world.files.fail_next(Call::Write, code);
         world.record(Durable::No);
         assert_eq!(world.files.fail_count(), 1);
@@ -1643,40 +1642,30 @@ fn a_change_that_changes_nothing_costs_no_sync() {
 #[test]
 fn a_change_that_was_undone_becomes_durable() {
     let mut world = World::new(small_options());
-    let unpaused = world.checkpoint();
-    let paused = Checkpoint {
-        paused: true,
-        ..unpaused.clone()
-    };
-    let mut write = |checkpoint: &Checkpoint, durable| {
-        world.log.write_checkpoint(world.mono, checkpoint, durable);
-        world.pump(10);
-        world.told(is_synced)
-    };
-    assert!(write(&unpaused, Durable::Yes));
-    assert!(!write(&paused, Durable::No));
-    assert!(!write(&unpaused, Durable::No));
-    assert!(write(&unpaused, Durable::IfNeeded));
-    assert!(!write(&unpaused, Durable::IfNeeded), "once is enough");
+    let mut write = |paused, durable| write_pause(&mut world, paused, durable);
+    assert!(write(false, Durable::Yes));
+    assert!(!write(true, Durable::No));
+    assert!(!write(false, Durable::No));
+    assert!(write(false, Durable::IfNeeded));
+    assert!(!write(false, Durable::IfNeeded), "once is enough");
+}
+
+/// Writes a checkpoint of a topic that is paused or not. Returns whether the checkpoint was synced.
+fn write_pause(world: &mut World, paused: bool, durable: Durable) -> bool {
+    let mut checkpoint = world.checkpoint();
+    checkpoint.paused = paused;
+    world.log.write_checkpoint(world.mono, &checkpoint, durable);
+    world.pump(10);
+    world.told(is_synced)
 }
 
 /// The same for a process that was killed during the last sync: its next start cannot know that the sync ended.
 #[test]
 fn a_start_makes_a_change_durable_that_was_undone() {
     let mut world = World::new(small_options());
-    let unpaused = world.checkpoint();
-    let paused = Checkpoint {
-        paused: true,
-        ..unpaused.clone()
-    };
-    for (checkpoint, durable) in [
-        (&unpaused, Durable::Yes),
-        (&paused, Durable::No),
-        (&unpaused, Durable::Yes),
-    ] {
-        world.log.write_checkpoint(world.mono, checkpoint, durable);
-        world.pump(10);
-    }
+    write_pause(&mut world, false, Durable::Yes);
+    write_pause(&mut world, true, Durable::No);
+    write_pause(&mut world, false, Durable::Yes);
     let recovered = world.crash(Crash::Process);
     assert!(recovered.log.checkpoint_due(Duration::from_secs(3600)));
 }
@@ -1751,8 +1740,7 @@ fn a_log_that_is_refused_and_poisoned_has_nothing_to_try_again() {
 fn a_checkpoint_that_cannot_be_opened_is_due_again() {
     // The file of the checkpoint, the directory of the log, the data path.
     for nth in [1, 2, 3] {
-        let mut world = World::new(small_options());
-        world.fill(1, 100);
+        let mut world = World::filled(1, 100);
         let number = world.write_checkpoint(Durable::Yes);
         world.files.fail_nth_of(Call::Open, nth, libc::EMFILE);
         world.pump(10);
@@ -1770,8 +1758,7 @@ fn a_checkpoint_that_cannot_be_opened_is_due_again() {
 
 #[test]
 fn a_directory_that_is_gone_is_a_failed_sync() {
-    let mut world = World::new(small_options());
-    world.fill(1, 100);
+    let mut world = World::filled(1, 100);
     let path = log_path(&data_path(), TOPIC);
     world
         .files
@@ -1803,8 +1790,7 @@ fn a_rescue_without_descriptors_is_tried_again() {
 /// bytes left as messages.
 #[test]
 fn a_poisoned_log_checks_what_it_serves() {
-    let mut world = World::new(small_options());
-    world.fill(12, 500);
+    let mut world = World::filled(12, 500);
     world.files.fail_next(Call::Sync, ErrorKind::Other);
     world.sync();
     assert!(world.told(|notice| matches!(notice, Notice::SyncFailed(_))));
@@ -1846,8 +1832,7 @@ fn a_poisoned_log_checks_what_it_serves() {
 /// A socket took a part of a run, and the rest is copied.
 #[test]
 fn a_copy_of_a_run_begins_where_the_socket_stopped_and_is_checked() {
-    let mut world = World::new(small_options());
-    world.fill(3, 50);
+    let mut world = World::filled(3, 50);
     let range = world.owed_run(0).unwrap();
     let run = world.take(range, 3, u32::MAX).unwrap();
     assert_eq!(run.count, 3);
@@ -1875,9 +1860,8 @@ fn a_copy_of_a_run_begins_where_the_socket_stopped_and_is_checked() {
 #[test]
 fn what_a_failed_sync_left_in_the_cache_is_written_again() {
     for seed in 0..100 {
-        let mut options = small_options();
-        options.resident_messages = if seed % 2 == 0 { 0 } else { 1000 };
-        let mut world = World::new(options);
+        let mut world =
+            World::with(|it| it.resident_messages = if seed % 2 == 0 { 0 } else { 1000 });
         world.fill(10, 500);
         world.sync();
         world.record(Durable::Yes);
@@ -1950,8 +1934,7 @@ fn a_bad_sector_of_a_cold_segment_costs_one_message() {
 
 #[test]
 fn syncs_are_grouped() {
-    let mut world = World::new(small_options());
-    world.fill(1, 10);
+    let mut world = World::filled(1, 10);
     world.log.sync_now();
     let job = world.next_sync();
     assert!(job.names && job.segments.len() == 1);
@@ -1977,8 +1960,7 @@ fn the_name_of_a_file_becomes_durable_although_the_first_attempt_is_delayed() {
         Err(SyncFailure::Retryable(Failure { kind, text }))
     };
     for is_checkpoint in [false, true] {
-        let mut world = World::new(small_options());
-        world.fill(1, 10);
+        let mut world = World::filled(1, 10);
         world.log.sync_now();
         world.record(Durable::Yes);
         world.log.write_topic_file(Box::new(NoKeys));
@@ -2022,10 +2004,7 @@ fn the_name_of_a_file_becomes_durable_although_the_first_attempt_is_delayed() {
 
 #[test]
 fn what_is_published_together_is_synced_together() {
-    let mut world = World::new(LogOptions {
-        segment_bytes_min: 65_536,
-        ..small_options()
-    });
+    let mut world = World::with(|it| it.segment_bytes_min = 65_536);
     world.fill(1, 10);
     let publish = |world: &mut World, count: u32| {
         for _ in 0..count {
@@ -2064,10 +2043,7 @@ fn what_is_published_together_is_synced_together() {
 
 #[test]
 fn a_sync_starts_by_count_and_by_time() {
-    let mut world = World::new(LogOptions {
-        segment_bytes_min: 65_536,
-        ..small_options()
-    });
+    let mut world = World::with(|it| it.segment_bytes_min = 65_536);
     world.fill(1, 10);
     let due = Some(world.mono + Duration::from_secs(2));
     assert_eq!(world.log.next_timeout(), due);
@@ -2088,11 +2064,7 @@ fn a_sync_starts_by_count_and_by_time() {
 #[test]
 fn an_idle_topic_gives_its_memory_back() {
     let mut world = World::new(small_options());
-    for _ in 0..200 {
-        let seq = world.must_append(200);
-        world.finish(seq);
-        world.pump(10);
-    }
+    world.flow(200, 200);
     assert!(world.log.stats().resident_bytes > 0);
     world.write_checkpoint(Durable::Yes);
     let used = |world: &World| {
@@ -2153,6 +2125,13 @@ fn world_with_a_cold_segment_of(mut options: LogOptions) -> (World, SeqRange) {
     (world, range)
 }
 
+/// Takes the first messages of a cold segment, which come before the others are loaded.
+fn peek(world: &mut World, range: SeqRange) -> Run {
+    assert_eq!(world.take(range, 10, u32::MAX), None);
+    world.pump(1);
+    world.take(range, 10, u32::MAX).unwrap()
+}
+
 #[test]
 fn a_reader_gets_the_message_that_it_waits_for_before_the_segment_is_loaded() {
     let (mut world, range) = world_with_a_cold_segment();
@@ -2180,9 +2159,7 @@ fn a_reader_gets_the_message_that_it_waits_for_before_the_segment_is_loaded() {
 fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
     for is_gone in [false, true] {
         let (mut world, range) = world_with_a_cold_segment();
-        assert_eq!(world.take(range, 10, u32::MAX), None);
-        world.pump(1);
-        let run = world.take(range, 10, u32::MAX).unwrap();
+        let run = peek(&mut world, range);
         world.log.pin(run.first);
         let path = file(world.log.segment_of(range.start).unwrap().number);
         if is_gone {
@@ -2195,11 +2172,7 @@ fn what_a_socket_write_points_into_stays_when_the_load_finds_less() {
         world.frames_are_right(&run);
         world.log.unpin(run.first);
         world.step_time(300);
-        let lost = if is_gone {
-            range
-        } else {
-            SeqRange::one(range.start)
-        };
+        let lost = [SeqRange::one(range.start), range][usize::from(is_gone)];
         assert_eq!(world.take_ten(range), Taken::Damaged(lost));
         assert_eq!(world.log.stats().damaged_count, lost.len());
     }
@@ -2213,9 +2186,7 @@ fn a_load_that_finds_damage_behind_the_piece_ends_while_a_socket_write_points_in
         options.segment_bytes_min = options.segment_bytes_max;
         let middle = options.segment_bytes_max as usize / 2;
         let (mut world, range) = world_with_a_cold_segment_of(options);
-        assert_eq!(world.take(range, 10, u32::MAX), None);
-        world.pump(1);
-        let run = world.take(range, 10, u32::MAX).unwrap();
+        let run = peek(&mut world, range);
         assert_eq!(run.count, 1, "a 64th of the segment");
         world.log.pin(run.first);
         let path = file(world.log.segment_of(range.start).unwrap().number);
@@ -2227,10 +2198,7 @@ fn a_load_that_finds_damage_behind_the_piece_ends_while_a_socket_write_points_in
         }
         world.pump(10);
         let second = SeqRange::one(range.start.offset(1));
-        assert!(matches!(
-            world.log.take_run(second, 1, u32::MAX),
-            Taken::Run(_)
-        ));
+        assert!(matches!(world.take_ten(second), Taken::Run(_)));
         world.frames_are_right(&run);
         assert!(world.log.stats().damaged_count > 0, "{is_unreadable}");
         world.log.unpin(run.first);
@@ -2253,9 +2221,7 @@ pub(crate) fn a_message_that_is_not_whole_waits_for_the_load() {
 #[test]
 fn a_piece_of_a_segment_that_nobody_holds_is_given_back() {
     let (mut world, range) = world_with_a_cold_segment();
-    assert_eq!(world.take(range, 10, u32::MAX), None);
-    world.pump(1);
-    assert!(world.take(range, 10, u32::MAX).is_some());
+    peek(&mut world, range);
     world.finish_range(range);
     world.pump(100);
     assert!(world.log.segment_of(range.start).is_none());

@@ -82,7 +82,7 @@ fn record(log: &mut Log, channels: Vec<ChannelCheckpoint>, keeper: &Keeper<SimFi
 /// A disk with an empty log.
 fn new_log() -> (SimFiles, Keeper<SimFiles>, Log) {
     let files = SimFiles::new();
-    let keeper = Keeper::new(files.clone(), data_path());
+    let keeper = keeper(&files);
     (files, keeper, Log::new(options()))
 }
 
@@ -123,12 +123,9 @@ fn disk_with(count: u32) -> (SimFiles, Seq) {
     log.sync_now();
     serve(&mut log, &keeper);
     for number in 0..2 {
-        let run = CheckpointRun {
-            start: first,
-            count: count.into(),
-            attempts: number,
-            due_ns: 0,
-        };
+        let all = SeqRange::new(first, first.offset(count.into()));
+        let mut run = CheckpointRun::fresh(all, 0);
+        run.attempts = number;
         let mut channel = channel("c");
         channel.runs = vec![run];
         record(&mut log, vec![channel], &keeper);
@@ -138,14 +135,8 @@ fn disk_with(count: u32) -> (SimFiles, Seq) {
 }
 
 fn open(files: &SimFiles) -> Recovered {
-    open_log(
-        files,
-        &data_path(),
-        TOPIC,
-        options(),
-        WALL_NS + 1_000_000_000,
-    )
-    .unwrap()
+    let wall_ns = WALL_NS + 1_000_000_000;
+    open_log(files, &data_path(), TOPIC, options(), wall_ns).unwrap()
 }
 
 /// Holds all messages that were found, and takes each that can be read.
@@ -177,7 +168,7 @@ fn take_all(
 
 /// Reads all messages, and checks each that can be read. Returns their number, and the number of damaged messages.
 fn read_all(recovered: Recovered, files: &SimFiles, first: Seq) -> (u64, u64) {
-    let keeper = Keeper::new(files.clone(), data_path());
+    let keeper = keeper(files);
     let mut read = 0;
     let (log, _) = take_all(recovered, &keeper, |log, run| {
         for (bytes, seq) in log.bytes(&run).chunks(234).zip(run.first.0..) {
@@ -187,6 +178,16 @@ fn read_all(recovered: Recovered, files: &SimFiles, first: Seq) -> (u64, u64) {
         read += u64::from(run.count);
     });
     (read, log.stats().damaged_count)
+}
+
+/// What is left of a segment that was set aside.
+fn damaged(number: u64) -> PathBuf {
+    file(number).with_extension("segment.damaged")
+}
+
+/// A keeper on this disk.
+fn keeper(files: &SimFiles) -> Keeper<SimFiles> {
+    Keeper::new(files.clone(), data_path())
 }
 
 #[test]
@@ -239,9 +240,8 @@ fn places_by_age(files: &SimFiles) -> Vec<usize> {
     let mut places: Vec<(u64, usize)> = (0..PLACES)
         .map(|place| {
             let mut number = [0; 8];
-            files
-                .read_at(&path, offset(place) + 8, &mut number)
-                .unwrap();
+            let read = files.read_at(&path, offset(place) + 8, &mut number);
+            read.unwrap();
             (u64::from_le_bytes(number), offset(place) as usize)
         })
         .collect();
@@ -319,7 +319,7 @@ fn a_channel_is_not_durable_by_a_sync_that_failed() {
 /// channels that the start took for durable.
 fn live_and_die(files: &SimFiles, names: &[&str], die_at: u64) -> Roster {
     let recovered = open(files);
-    let keeper = Keeper::new(files.clone(), data_path());
+    let keeper = keeper(files);
     let mut log = recovered.log;
     files.die_at(die_at);
     write_channels(&mut log, names, &keeper);
@@ -344,7 +344,7 @@ pub(crate) fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a
     for seed in 0..CALLS * CALLS * CALLS {
         let die_at = [seed % CALLS, seed / CALLS % CALLS, seed / CALLS / CALLS].map(|at| at + 1);
         let files = SimFiles::seeded(seed);
-        let keeper = Keeper::new(files.clone(), data_path());
+        let keeper = keeper(&files);
         let mut log = Log::new(options());
         for _ in 0..2 {
             write_channels(&mut log, &["a"], &keeper);
@@ -359,10 +359,7 @@ pub(crate) fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a
         assert!(is_there("x") || !durable.names("x"), "calls {die_at:?}");
         believed += u64::from(durable.names("x"));
     }
-    assert!(
-        believed > CALLS,
-        "only {believed} starts took it for durable"
-    );
+    assert!(believed > CALLS, "{believed} starts took it for durable");
 }
 
 #[test]
@@ -438,10 +435,8 @@ fn a_checkpoint_whose_end_is_cut_off_is_told_from_a_bad_one() {
         assert!(damage.detail.contains(text), "{left}: {damage}");
         let is_cut = expected == DamageKind::CheckpointFile;
         assert_eq!(recovered.lacks_checkpoints(), is_cut, "{left}");
-        assert_eq!(
-            recovered.checkpoint.map(|it| it.number),
-            Some(newest.number)
-        );
+        let found = recovered.checkpoint.expect("an older one");
+        assert_eq!(found.number, newest.number);
     };
     let cut = "in place c is longer than the file of 40000 bytes: the copy of the data path is not complete";
     check(40_000, DamageKind::CheckpointFile, cut);
@@ -461,7 +456,7 @@ fn a_checkpoint_file_that_is_made_again_gets_a_durable_name() {
             let (files, _) = disk_with(80);
             files.remove(&path).unwrap();
             let recovered = open(&files);
-            let keeper = Keeper::new(files.clone(), data_path());
+            let keeper = keeper(&files);
             let mut log = recovered.log;
             hold_and_sync(&mut log, &recovered.found, &keeper);
             if makes_segment {
@@ -508,8 +503,7 @@ fn foreign_files_are_left_alone_and_reported_if_they_look_like_ours() {
     let recovered = open(&files);
     assert_eq!(kinds(&recovered), [DamageKind::Foreign, DamageKind::Header]);
     assert_eq!(read_all(recovered, &files, first), (80, 0));
-    let kept = directory().join("000000000009.segment.damaged");
-    assert!(files.length(&kept).is_ok());
+    assert!(files.length(&damaged(9)).is_ok());
 }
 
 #[test]
@@ -552,16 +546,15 @@ fn a_segment_with_damage_is_set_aside_when_nobody_needs_it() {
     for (number, at_start) in [(1, vec![]), (3, vec![DamageKind::Messages])] {
         let (files, _) = disk_with(80);
         files.damage(&file(number), 200, 1);
-        let keeper = Keeper::new(files.clone(), data_path());
+        let keeper = keeper(&files);
         let recovered = open(&files);
         assert_eq!(kinds(&recovered), at_start);
         let (mut log, found) = take_all(recovered, &keeper, |_, _| {});
         assert_eq!(log.stats().damaged_count, 1);
         found.iter().for_each(|range| log.release_range(*range));
         record(&mut log, Vec::new(), &keeper);
-        let name = segment_file(SegmentNumber(number));
-        let kept = directory().join(format!("{name}.damaged"));
-        assert!(files.length(&kept).is_ok() && files.length(&file(number)).is_err());
+        let is_kept = files.length(&damaged(number)).is_ok();
+        assert!(is_kept && files.length(&file(number)).is_err());
     }
 }
 
@@ -582,16 +575,11 @@ fn is_complete(files: &SimFiles, first: Seq) {
 /// A segment that could not be opened a second time was removed, as one without messages.
 #[test]
 fn a_read_that_fails_at_start_removes_nothing() {
+    let codes = [libc::ENFILE, libc::ENOMEM, libc::ESTALE, libc::EACCES];
     let media: Fault = libc::EIO.into();
-    let faults: [Fault; 6] = [
-        io::ErrorKind::Other.into(),
-        libc::ENFILE.into(),
-        libc::ENOMEM.into(),
-        libc::ESTALE.into(),
-        libc::EACCES.into(),
-        media,
-    ];
-    for (fault, has_checkpoint) in faults.into_iter().flat_map(|f| [(f, true), (f, false)]) {
+    let faults = codes.map(Fault::from).into_iter();
+    let faults = faults.chain([io::ErrorKind::Other.into(), media]);
+    for (fault, has_checkpoint) in faults.flat_map(|f| [(f, true), (f, false)]) {
         let mut nth = 1;
         loop {
             let (files, first) = disk_with(80);
@@ -683,8 +671,7 @@ fn a_file_without_a_head_is_kept() {
     let recovered = open(&files);
     assert_eq!(kinds(&recovered), [DamageKind::Header]);
     assert_eq!(read_all(recovered, &files, first), (80, 0));
-    let kept = directory().join("000000000040.segment.damaged");
-    assert_eq!(files.length(&kept).unwrap(), 8192);
+    assert_eq!(files.length(&damaged(40)).unwrap(), 8192);
     // Its number is not given again: the next one that is set aside would replace it.
     let next = open(&files).log.next_numbers().0;
     assert!(next > SegmentNumber(40), "{next:?}");
@@ -693,7 +680,7 @@ fn a_file_without_a_head_is_kept() {
 /// Whatever the log finds, it can be used: read, appended to, recorded, and opened again.
 fn is_usable(files: &SimFiles, place: &str) {
     for _ in 0..2 {
-        let keeper = Keeper::new(files.clone(), data_path());
+        let keeper = keeper(files);
         let (mut log, found) = take_all(open(files), &keeper, |log, run| {
             assert!(!log.bytes(&run).is_empty(), "{place}");
         });
@@ -728,19 +715,10 @@ fn no_head_with_a_right_crc_is_believed_blindly() {
         let head = segment::Head { bytes, ..good };
         [(head, None), (head, Some(seal))]
     });
-    let seqs = [
-        0,
-        1,
-        first.0 - 1,
-        first.0 + 1,
-        1 << 53,
-        SEQ_MAX - 200,
-        SEQ_MAX - 5,
-        SEQ_MAX,
-        u64::MAX - 10,
-        u64::MAX,
-    ];
-    let bases = seqs.into_iter().flat_map(|base| {
+    let near = [0, 1, first.0 - 1, first.0 + 1, 1 << 53];
+    let far = [SEQ_MAX - 200, SEQ_MAX - 5, SEQ_MAX];
+    let far = far.into_iter().chain([u64::MAX - 10, u64::MAX]);
+    let bases = near.into_iter().chain(far).flat_map(|base| {
         let base = Seq(base);
         let head = segment::Head { base, ..good };
         [(head, None), (head, Some(seal))]
@@ -764,15 +742,9 @@ fn no_head_with_a_right_crc_is_believed_blindly() {
 fn no_checkpoint_with_a_right_crc_is_believed_blindly() {
     let (pristine, _) = disk_with(80);
     let path = directory().join(CHECKPOINT_FILE);
-    let mut all = Vec::new();
-    for place in 0..PLACES {
-        let (_, at) = checkpoint::pieces(place, 1).next().unwrap();
-        let mut bytes = vec![0; 4096];
-        pristine.read_at(&path, at, &mut bytes).unwrap();
-        all.push((bytes, at));
-    }
-    let newest = all.into_iter().max_by_key(|(bytes, _)| bytes[8]).unwrap();
-    let (bytes, at) = newest;
+    let at = places_by_age(&pristine)[PLACES - 1] as u64;
+    let mut bytes = vec![0; 4096];
+    pristine.read_at(&path, at, &mut bytes).unwrap();
     let length = checkpoint::encoded_bytes(&bytes) as usize;
     for byte in 4..length {
         for value in [0, 1, 0x7F, 0x80, 0xFF, bytes[byte].wrapping_add(1)] {
@@ -790,7 +762,7 @@ fn no_checkpoint_with_a_right_crc_is_believed_blindly() {
 #[test]
 fn a_log_that_was_sealed_is_not_read_at_start() {
     let (files, first) = disk_with(80);
-    let keeper = Keeper::new(files.clone(), data_path());
+    let keeper = keeper(&files);
     let is_read = |files: &SimFiles| {
         let recovered = open_with_bad_sectors(files);
         (!recovered.damage.is_empty(), recovered)
@@ -820,12 +792,11 @@ fn a_log_that_was_sealed_is_not_read_at_start() {
 #[test]
 fn the_segments_that_kills_left_are_not_read_for_ever() {
     let (files, _) = disk_with(80);
-    let keeper = Keeper::new(files.clone(), data_path());
+    let keeper = keeper(&files);
     let count_read = || {
         let damage = open_with_bad_sectors(&files).damage.into_iter();
-        damage
-            .filter(|damage| damage.detail.starts_with("unreadable"))
-            .count()
+        let unreadable = damage.filter(|it| it.detail.starts_with("unreadable"));
+        unreadable.count()
     };
     let mut found_before = Vec::new();
     for life in 0..8 {
@@ -852,7 +823,7 @@ fn the_segments_that_kills_left_are_not_read_for_ever() {
 #[test]
 fn a_seal_needs_a_durable_checkpoint() {
     let (files, _) = disk_with(80);
-    let keeper = Keeper::new(files.clone(), data_path());
+    let keeper = keeper(&files);
     let is_sealed = |number: u64| {
         let start = start_of(&files, &file(number), segment::FRAMES_AT.into());
         let head = segment::read_head(&start);
@@ -903,10 +874,8 @@ pub(crate) fn the_older_of_two_states_counts_if_the_newer_one_is_wrong() {
     let newer = directory().join(STATE_FILES[0]);
     let bytes = files.length(&newer).unwrap();
     files.damage(&newer, bytes as usize - 1, 1);
-    let options = LogOptions {
-        slots: SlotKind::WithOrigin,
-        ..options()
-    };
+    let mut options = options();
+    options.slots = SlotKind::WithOrigin;
     let recovered = open_log(&files, &data_path(), TOPIC, options, WALL_NS).unwrap();
     assert_eq!(recovered.state.expect("one is whole").body, b"old");
 }
@@ -916,11 +885,9 @@ pub(crate) fn the_older_of_two_states_counts_if_the_newer_one_is_wrong() {
 #[test]
 fn new_messages_are_behind_the_saved_state() {
     let files = SimFiles::new();
-    let keeper = Keeper::new(files.clone(), data_path());
-    let options = LogOptions {
-        slots: SlotKind::WithOrigin,
-        ..options()
-    };
+    let keeper = keeper(&files);
+    let mut options = options();
+    options.slots = SlotKind::WithOrigin;
     let mut log = Log::new(options.clone());
     let boundary = Seq::from_clock(2 * WALL_NS);
     log.save_state(boundary, b"numbers".to_vec());

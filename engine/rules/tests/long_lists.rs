@@ -73,18 +73,46 @@ impl World {
         self.operate(|broker, now, out| broker.pause_topic(now, TOPIC, pause, TaskId(1), out))
     }
 
-    fn publish(&mut self, producer: ClientId) {
+    /// Sends what `write` encodes.
+    fn command(&mut self, client: ClientId, write: impl FnOnce(&mut Vec<u8>)) {
         let mut input = Vec::new();
-        encode::publish(&mut input, topic(), b"12345678");
-        self.send(producer, &input);
+        write(&mut input);
+        self.send(client, &input);
+    }
+
+    fn publish(&mut self, producer: ClientId) {
+        self.command(producer, |input| {
+            encode::publish(input, topic(), b"12345678")
+        });
+    }
+
+    /// Publishes a batch of messages with one byte.
+    fn publish_batch(&mut self, count: usize) {
+        let producer = self.connect();
+        let bodies = std::iter::repeat_n(b"x", count);
+        self.command(producer, |input| encode::mpub(input, topic(), bodies));
+    }
+
+    /// Requeues what a consumer has received. Returns the number of messages.
+    fn requeue_received(&mut self, consumer: ClientId) -> usize {
+        let received = self.received(consumer);
+        self.command(consumer, |input| {
+            for (id, ..) in &received {
+                encode::req(input, id, Duration::ZERO);
+            }
+        });
+        received.len()
+    }
+
+    /// No turn has taken more than its share.
+    fn check_spent(&self) {
+        assert!(self.spent_max <= SPENT_MAX, "{}", self.spent_max);
     }
 
     fn publish_deferred(&mut self, producer: ClientId, defer: Duration) {
-        let mut input = Vec::new();
         let due = self.mono + defer;
         let body = (due.as_millis() as u64).to_le_bytes();
-        encode::dpub(&mut input, topic(), defer, &body);
-        self.send(producer, &input);
+        self.command(producer, |input| encode::dpub(input, topic(), defer, &body));
     }
 }
 
@@ -123,14 +151,13 @@ fn no_turn_goes_through_more_than_its_share() {
 
     world.busy_turns = 0;
     let now = world.now();
-    let emptied = world
-        .broker
-        .empty_channel(now, (TOPIC, CHANNEL), None, TaskId(1));
+    let broker = &mut world.broker;
+    let emptied = broker.empty_channel(now, (TOPIC, CHANNEL), None, TaskId(1));
     assert_eq!(emptied, Ok(Outcome::Wait));
     assert_eq!(world.counts(), (0, 0, 0), "at once for all who ask");
     world.rest();
     assert!(world.busy_turns >= slices(MESSAGES));
-    assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+    world.check_spent();
 }
 
 /// Regression: a checkpoint took over the whole undo of a topic or channel in one turn.
@@ -152,18 +179,14 @@ fn a_checkpoint_takes_an_undo_over_in_slices() {
         world.rest();
         (world.spent_max, world.busy_turns) = (0, 0);
         world.empty_for_undo(is_channel);
-        assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+        world.check_spent();
         assert!(world.busy_turns >= MESSAGES as usize / TURN_ENTRIES);
         world.restart();
         let stats = world
             .broker
             .distribute_and_snapshot(world.now(), &StatsFilter::default());
         let topic = &stats.topics[0];
-        let undo = if is_channel {
-            &topic.channels[0].undo
-        } else {
-            &topic.undo
-        };
+        let undo = [&topic.undo, &topic.channels[0].undo][usize::from(is_channel)];
         let count = undo.as_ref().map(|undo| undo.message_count);
         assert_eq!(count, Some(MESSAGES));
     }
@@ -227,9 +250,7 @@ fn undistributed_messages_are_processed_in_slices() {
     for n in 0..MESSAGES {
         world.publish_deferred(producer, Duration::from_secs(100));
         if n % 2 == 0 {
-            let mut input = Vec::new();
-            encode::publish(&mut input, topic(), b"12345678");
-            world.send(producer, &input);
+            world.publish(producer);
         }
     }
     (world.busy_turns, world.checkpoints) = (0, 0);
@@ -243,7 +264,7 @@ fn undistributed_messages_are_processed_in_slices() {
     world.rest();
     assert_eq!(world.counts(), (MESSAGES / 2, 0, MESSAGES));
     assert!(world.busy_turns >= slices);
-    assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+    world.check_spent();
 }
 
 /// Messages are published and requeued while the broker builds a checkpoint over many turns. After
@@ -269,10 +290,8 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
         assert_eq!(messages.len(), 40);
         let mut finished = 0;
         for (id, ..) in messages.iter().step_by(3) {
-            let mut input = Vec::new();
-            encode::fin(&mut input, id);
+            world.command(consumer, |input| encode::fin(input, id));
             finished += 1;
-            world.send(consumer, &input);
         }
         world.rest();
         world.checkpoints = 0;
@@ -281,10 +300,8 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
         for turn in 0..crash_after {
             world.turn();
             if let Some((id, ..)) = others.next() {
-                let mut input = Vec::new();
                 let timeout = Duration::from_secs(turn % 3 * 10);
-                encode::req(&mut input, id, timeout);
-                world.send(consumer, &input);
+                world.command(consumer, |input| encode::req(input, id, timeout));
             }
             world.publish_deferred(producer, Duration::from_secs(15));
         }
@@ -310,9 +327,7 @@ fn a_crash_between_two_slices_loses_neither_message_nor_deadline() {
                     assert_eq!(attempts, 1);
                     seen += 1;
                 }
-                let mut input = Vec::new();
-                encode::fin(&mut input, &id);
-                world.send(consumer, &input);
+                world.command(consumer, |input| encode::fin(input, &id));
             }
             world.pass(Duration::from_millis(100));
         }
@@ -343,9 +358,7 @@ fn messages_given_to_a_channel_during_its_checkpoint_are_not_lost() {
             if n % 3 == 0 {
                 world.publish_deferred(producer, Duration::from_secs(100));
             } else {
-                let mut input = Vec::new();
-                encode::publish(&mut input, topic(), b"12345678");
-                world.send(producer, &input);
+                world.publish(producer);
             }
         }
         world.rest();
@@ -373,10 +386,7 @@ fn a_checkpoint_comes_although_messages_are_requeued_all_the_time() {
     for per_turn in [64, 200] {
         let mut world = World::new();
         let consumer = world.subscribe(MESSAGES as u32);
-        let producer = world.connect();
-        let mut input = Vec::new();
-        encode::mpub(&mut input, topic(), std::iter::repeat_n(b"x", MESSAGES));
-        world.send(producer, &input);
+        world.publish_batch(MESSAGES);
         world.rest();
         let messages = world.received(consumer);
         assert_eq!(messages.len(), MESSAGES);
@@ -392,12 +402,7 @@ fn a_checkpoint_comes_although_messages_are_requeued_all_the_time() {
         world.mono += PAUSE;
         for _ in 0..10 * MESSAGES / TURN_ENTRIES {
             world.turn();
-            let mut input = Vec::new();
-            for (id, ..) in world.received(consumer) {
-                encode::req(&mut input, &id, Duration::ZERO);
-                requeued += 1;
-            }
-            world.send(consumer, &input);
+            requeued += world.requeue_received(consumer);
             if world.checkpoints > 0 {
                 break;
             }
@@ -420,10 +425,7 @@ fn messages_that_time_out_together_come_back_in_slices() {
     const MESSAGES: usize = 2_400;
     let mut world = World::new();
     let consumer = world.subscribe(MESSAGES as u32);
-    let producer = world.connect();
-    let mut input = Vec::new();
-    encode::mpub(&mut input, topic(), std::iter::repeat_n(b"x", MESSAGES));
-    world.send(producer, &input);
+    world.publish_batch(MESSAGES);
     world.rest();
     let messages = world.received(consumer);
     assert_eq!(messages.len(), MESSAGES);
@@ -441,12 +443,9 @@ fn messages_that_time_out_together_come_back_in_slices() {
     (world.spent_max, world.busy_turns) = (0, 0);
     world.pass(Duration::from_secs(70));
     assert_eq!(world.counts(), (owed, 0, 0));
-    assert!(
-        world.busy_turns >= MESSAGES / TURN_ENTRIES,
-        "{}",
-        world.busy_turns
-    );
-    assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+    let turns = world.busy_turns;
+    assert!(turns >= MESSAGES / TURN_ENTRIES, "{turns}");
+    world.check_spent();
 }
 
 const KEPT: u64 = 600;
@@ -482,7 +481,7 @@ fn unpaused(turns: usize) -> World {
 /// was created later.
 #[test]
 fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
-    let all = (1, 0, KEPT);
+    let (all, none) = ((1, 0, KEPT), (0, 0, 0));
     let mut waits = 0;
     for turns in 0..2 * KEPT as usize / TURN_ENTRIES {
         let mut world = unpaused(turns);
@@ -503,35 +502,27 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
             .operate(|broker, now, out| broker.create_channel(now, TOPIC, other, TaskId(1), out));
         world.rest();
         assert_eq!(world.counts(), all, "a channel was made, {turns}");
-        assert_eq!(world.counts_of("billing"), (0, 0, 0), "{turns}");
+        assert_eq!(world.counts_of("billing"), none, "{turns}");
 
         let mut world = unpaused(turns);
         world.subscribe_to(other, 0);
         world.rest();
         assert_eq!(world.counts(), all, "a consumer made a channel, {turns}");
-        assert_eq!(world.counts_of("billing"), (0, 0, 0), "{turns}");
-        assert!(world.spent_max <= SPENT_MAX, "{}", world.spent_max);
+        assert_eq!(world.counts_of("billing"), none, "{turns}");
+        world.check_spent();
 
         let mut world = unpaused(turns);
         waits += world
             .operate(|broker, now, _| broker.empty_channel(now, (TOPIC, CHANNEL), None, TaskId(1)));
         world.rest();
-        assert_eq!(
-            world.counts(),
-            (0, 0, 0),
-            "the channel was emptied, {turns}"
-        );
+        assert_eq!(world.counts(), none, "the channel was emptied, {turns}");
 
         let mut world = unpaused(turns);
         world
             .operate(|broker, now, out| broker.delete_channel(now, TOPIC, CHANNEL, TaskId(1), out));
         world.rest();
         world.subscribe(0);
-        assert_eq!(
-            world.counts(),
-            (0, 0, 0),
-            "the channel was deleted, {turns}"
-        );
+        assert_eq!(world.counts(), none, "the channel was deleted, {turns}");
 
         let mut world = unpaused(turns);
         let mut out = Vec::new();
@@ -578,11 +569,7 @@ fn a_flood_of_dead_letters_moves_part_by_part() {
     const MESSAGES: usize = 3000;
     let mut world = World::with_dead_letters();
     let consumer = world.subscribe(2500);
-    let producer = world.connect();
-    let bodies = vec![b"x"; MESSAGES];
-    let mut input = Vec::new();
-    encode::mpub(&mut input, topic(), &bodies);
-    world.send(producer, &input);
+    world.publish_batch(MESSAGES);
     let mut requeued = 0;
     while requeued < MESSAGES {
         world.rest();
@@ -615,10 +602,7 @@ fn the_dead_letters_of_many_channels_take_many_turns() {
     let consumers: Vec<ClientId> = names
         .map(|name| world.subscribe_to(name.unwrap(), 2500))
         .collect();
-    let producer = world.connect();
-    let mut input = Vec::new();
-    encode::mpub(&mut input, topic(), vec![b"x"; MESSAGES]);
-    world.send(producer, &input);
+    world.publish_batch(MESSAGES);
     world.rest();
     for consumer in &consumers {
         let mut input = Vec::new();
@@ -667,12 +651,10 @@ fn an_ephemeral_topic_that_is_listed_lets_its_shard_sleep() {
     world.broker.restore(now, name, recovered, Some(&listed));
     world.rest();
     let producer = world.connect();
-    let mut input = Vec::new();
     // More than a segment.
-    for _ in 0..100 {
-        encode::publish(&mut input, name, &[b'x'; 4096]);
-    }
-    world.send(producer, &input);
+    world.command(producer, |input| {
+        (0..100).for_each(|_| encode::publish(input, name, &[b'x'; 4096]));
+    });
     for _ in 0..3 {
         world.pass(PAUSE);
     }

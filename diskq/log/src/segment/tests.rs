@@ -66,40 +66,40 @@ fn full_image(head: &Head, salt: u64) -> (Vec<u8>, Vec<Range<usize>>) {
     (image, frames)
 }
 
+fn seal(image: &mut [u8], head: &Head, count: u32, end: u32) -> Seal {
+    let seal = Seal { count, end };
+    write_seal(image, head, &seal);
+    seal
+}
+
 fn whole_indices(scan: &Scan) -> Vec<u32> {
     scan.whole.iter().cloned().flatten().collect()
 }
 
 #[test]
-fn what_is_written_is_found() {
-    HEADS.into_iter().for_each(what_is_written_is_found_with);
-}
-
 #[expect(
     clippy::single_range_in_vec_init,
     reason = "one run of whole messages is meant"
 )]
-fn what_is_written_is_found_with(head: Head) {
-    let (mut image, frames) = full_image(&head, 1);
-    assert_eq!(read_head(&image), HeadState::Segment(head, None));
-    let found = scan(&image, &head, None);
-    assert_eq!(found.whole, [0..200]);
-    assert_eq!(found.end as usize, frames[199].end);
-    assert_eq!(found.deferred.len(), 20);
-    assert_eq!(found.deferred[1], (13, 77, 13));
-    for index in 0..200 {
-        let slot = slot_at(&image, head.slots, index).expect("it has room");
-        let expected = origin_of(index).filter(|_| head.slots == SlotKind::WithOrigin);
-        assert_eq!(slot.message_origin(), expected);
+fn what_is_written_is_found() {
+    for head in HEADS {
+        let (mut image, frames) = full_image(&head, 1);
+        assert_eq!(read_head(&image), HeadState::Segment(head, None));
+        let found = scan(&image, &head, None);
+        assert_eq!(found.whole, [0..200]);
+        assert_eq!(found.end as usize, frames[199].end);
+        assert_eq!(found.deferred.len(), 20);
+        assert_eq!(found.deferred[1], (13, 77, 13));
+        for index in 0..200 {
+            let slot = slot_at(&image, head.slots, index).expect("it has room");
+            let expected = origin_of(index).filter(|_| head.slots == SlotKind::WithOrigin);
+            assert_eq!(slot.message_origin(), expected);
+        }
+        let seal = seal(&mut image, &head, 200, found.end);
+        assert_eq!(read_head(&image), HeadState::Segment(head, Some(seal)));
+        assert_eq!(found.holes(200), []);
+        assert_eq!(found.holes(203), [200..203]);
     }
-    let seal = Seal {
-        count: 200,
-        end: found.end,
-    };
-    write_seal(&mut image, &head, &seal);
-    assert_eq!(read_head(&image), HeadState::Segment(head, Some(seal)));
-    assert_eq!(found.holes(200), []);
-    assert_eq!(found.holes(203), [200..203]);
 }
 
 #[test]
@@ -125,64 +125,56 @@ fn a_newer_version_is_named() {
 /// T5: the write of a full segment stops at each byte; behind it is what was there before.
 #[test]
 fn a_write_that_stops_anywhere_keeps_what_was_whole() {
-    HEADS
-        .into_iter()
-        .for_each(a_write_that_stops_anywhere_keeps_what_was_whole_with);
-}
+    for head in HEADS {
+        let (image, frames) = full_image(&head, 1);
+        let earlier = Head {
+            generation: head.generation + 1,
+            base: Seq(700),
+            ..head
+        };
+        let (mut earlier_image, _) = full_image(&earlier, 9);
+        // The same bytes under another generation: the hardest earlier life.
+        let twin = Head {
+            generation: head.generation + 2,
+            ..head
+        };
+        let (mut twin_image, _) = full_image(&twin, 1);
+        write_head(&mut earlier_image, &head);
+        write_head(&mut twin_image, &head);
+        let mut zeros = vec![0; BYTES];
+        write_head(&mut zeros, &head);
+        let mut noisy: Vec<u8> = (0..BYTES).map(|at| noise(5, at)).collect();
+        write_head(&mut noisy, &head);
 
-fn a_write_that_stops_anywhere_keeps_what_was_whole_with(head: Head) {
-    let (image, frames) = full_image(&head, 1);
-    let earlier = Head {
-        generation: head.generation + 1,
-        base: Seq(700),
-        ..head
-    };
-    let (mut earlier_image, _) = full_image(&earlier, 9);
-    // The same bytes under another generation: the hardest earlier life.
-    let twin = Head {
-        generation: head.generation + 2,
-        ..head
-    };
-    let (mut twin_image, _) = full_image(&twin, 1);
-    write_head(&mut earlier_image, &head);
-    write_head(&mut twin_image, &head);
-    let mut zeros = vec![0; BYTES];
-    write_head(&mut zeros, &head);
-    let mut noisy: Vec<u8> = (0..BYTES).map(|at| noise(5, at)).collect();
-    write_head(&mut noisy, &head);
-
-    let slot_start = |index: usize| BYTES - (index + 1) * head.slots.bytes();
-    for before in [&zeros, &earlier_image, &twin_image, &noisy] {
-        // Frames reach the disk first: bytes in rising order. Whole slots are those at the end.
-        let mut torn = before.clone();
-        for stop in FRAMES_AT as usize..BYTES {
-            torn[stop] = image[stop];
-            let expected: Vec<u32> = (0..200u32)
-                .filter(|&index| {
-                    let slot =
-                        slot_start(index as usize)..slot_start(index as usize) + head.slots.bytes();
-                    let frame = &frames[index as usize];
-                    torn[slot.clone()] == image[slot] && torn[frame.clone()] == image[frame.clone()]
-                })
-                .collect();
-            assert_eq!(
-                whole_indices(&scan(&torn, &head, None)),
-                expected,
-                "stopped at {stop}"
-            );
-        }
-        // Slots reach the disk first: bytes in falling order.
-        let mut torn = before.clone();
-        for stop in (FRAMES_AT as usize..BYTES).rev() {
-            torn[stop] = image[stop];
-            let from = frames.partition_point(|frame| frame.start < stop);
-            let expected: Vec<u32> = (from as u32..200).collect();
-            // The bytes before the stop may be equal by chance: then more is whole, rightly.
-            let found = whole_indices(&scan(&torn, &head, None));
-            assert!(found.ends_with(&expected), "stopped at {stop}: {found:?}");
-            for index in found {
-                let frame = frames[index as usize].clone();
-                assert_eq!(torn[frame.clone()], image[frame], "an invented frame");
+        let slot_start = |index: usize| BYTES - (index + 1) * head.slots.bytes();
+        for before in [&zeros, &earlier_image, &twin_image, &noisy] {
+            // Frames reach the disk first: bytes in rising order. Whole slots are those at the end.
+            let mut torn = before.clone();
+            for stop in FRAMES_AT as usize..BYTES {
+                torn[stop] = image[stop];
+                let is_whole = |index: &u32| {
+                    let slot = slot_start(*index as usize);
+                    let slot = slot..slot + head.slots.bytes();
+                    let frame = frames[*index as usize].clone();
+                    torn[slot.clone()] == image[slot] && torn[frame.clone()] == image[frame]
+                };
+                let expected: Vec<u32> = (0..200).filter(is_whole).collect();
+                let found = whole_indices(&scan(&torn, &head, None));
+                assert_eq!(found, expected, "stopped at {stop}");
+            }
+            // Slots reach the disk first: bytes in falling order.
+            let mut torn = before.clone();
+            for stop in (FRAMES_AT as usize..BYTES).rev() {
+                torn[stop] = image[stop];
+                let from = frames.partition_point(|frame| frame.start < stop);
+                let expected: Vec<u32> = (from as u32..200).collect();
+                // The bytes before the stop may be equal by chance: then more is whole, rightly.
+                let found = whole_indices(&scan(&torn, &head, None));
+                assert!(found.ends_with(&expected), "stopped at {stop}: {found:?}");
+                for index in found {
+                    let frame = frames[index as usize].clone();
+                    assert_eq!(torn[frame.clone()], image[frame], "an invented frame");
+                }
             }
         }
     }
@@ -191,89 +183,56 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole_with(head: Head) {
 /// T7: one bit of each byte flips.
 #[test]
 fn a_flipped_bit_costs_one_message_at_most() {
-    HEADS
-        .into_iter()
-        .for_each(a_flipped_bit_costs_one_message_at_most_with);
-}
-
-fn a_flipped_bit_costs_one_message_at_most_with(head: Head) {
-    let (mut image, frames) = full_image(&head, 1);
-    let seal = Seal {
-        count: 200,
-        end: frames[199].end as u32,
-    };
-    write_seal(&mut image, &head, &seal);
-    let original = image.clone();
-    for at in 0..BYTES {
-        let bit = 1 << (noise(3, at) % 8);
-        image[at] ^= bit;
-        let HeadState::Segment(found_head, sealed) = read_head(&image) else {
-            panic!("byte {at} cost the segment")
-        };
-        assert_eq!(found_head, head);
-        let is_in_frames = (FRAMES_AT as usize..frames[199].end).contains(&at);
-        if at < 128 || is_in_frames || at >= BYTES - 200 * head.slots.bytes() {
-            let found = scan(&image, &head, sealed.map(|seal| seal.count));
-            let lost: u32 = found
-                .holes(200)
-                .iter()
-                .map(|hole| hole.end - hole.start)
-                .sum();
-            assert_eq!(lost, u32::from(at >= 128), "byte {at}");
-            for index in whole_indices(&found) {
-                let frame = frames[index as usize].clone();
-                assert_eq!(
-                    image[frame.clone()],
-                    original[frame],
-                    "a wrong message, byte {at}"
-                );
+    for head in HEADS {
+        let (mut image, frames) = full_image(&head, 1);
+        seal(&mut image, &head, 200, frames[199].end as u32);
+        let original = image.clone();
+        for at in 0..BYTES {
+            let bit = 1 << (noise(3, at) % 8);
+            image[at] ^= bit;
+            let HeadState::Segment(found_head, sealed) = read_head(&image) else {
+                panic!("byte {at} cost the segment")
+            };
+            assert_eq!(found_head, head);
+            let is_in_frames = (FRAMES_AT as usize..frames[199].end).contains(&at);
+            if at < 128 || is_in_frames || at >= BYTES - 200 * head.slots.bytes() {
+                let found = scan(&image, &head, sealed.map(|seal| seal.count));
+                let lost: usize = found.holes(200).into_iter().map(|hole| hole.len()).sum();
+                assert_eq!(lost, usize::from(at >= 128), "byte {at}");
+                for index in whole_indices(&found) {
+                    let frame = frames[index as usize].clone();
+                    let is_right = image[frame.clone()] == original[frame];
+                    assert!(is_right, "a wrong message, byte {at}");
+                }
             }
+            image[at] ^= bit;
         }
-        image[at] ^= bit;
     }
 }
 
 #[test]
-fn nothing_of_an_earlier_life_is_valid() {
-    HEADS
-        .into_iter()
-        .for_each(nothing_of_an_earlier_life_is_valid_with);
-}
-
 #[expect(
     clippy::single_range_in_vec_init,
     reason = "one run of whole messages is meant"
 )]
-fn nothing_of_an_earlier_life_is_valid_with(head: Head) {
-    let (mut image, _) = full_image(&head, 1);
-    write_seal(
-        &mut image,
-        &head,
-        &Seal {
-            count: 200,
-            end: 60_000,
-        },
-    );
-    let next = Head {
-        generation: head.generation ^ 1,
-        ..head
-    };
-    write_head(&mut image, &next);
-    assert_eq!(read_head(&image), HeadState::Segment(next, None));
-    assert_eq!(scan(&image, &next, None).whole, []);
-    fill(&mut image, &next, 50, 2);
-    assert_eq!(scan(&image, &next, None).whole, [0..50]);
-    // The seal of the earlier life, left by a torn page, seals nothing.
-    let mut stale = image.clone();
-    write_seal(
-        &mut stale,
-        &head,
-        &Seal {
-            count: 200,
-            end: 60_000,
-        },
-    );
-    assert_eq!(read_head(&stale), HeadState::Segment(next, None));
+fn nothing_of_an_earlier_life_is_valid() {
+    for head in HEADS {
+        let (mut image, _) = full_image(&head, 1);
+        seal(&mut image, &head, 200, 60_000);
+        let next = Head {
+            generation: head.generation ^ 1,
+            ..head
+        };
+        write_head(&mut image, &next);
+        assert_eq!(read_head(&image), HeadState::Segment(next, None));
+        assert_eq!(scan(&image, &next, None).whole, []);
+        fill(&mut image, &next, 50, 2);
+        assert_eq!(scan(&image, &next, None).whole, [0..50]);
+        // The seal of the earlier life, left by a torn page, seals nothing.
+        let mut stale = image.clone();
+        seal(&mut stale, &head, 200, 60_000);
+        assert_eq!(read_head(&stale), HeadState::Segment(next, None));
+    }
 }
 
 #[test]

@@ -42,7 +42,7 @@ fn values() {
         ("/id", r#"{"id":7}"#, other("7")),
         (
             "/id",
-            r#" { "a" : [ 1 , { "id" : 3 } ] , "id" : 7.50 } "#,
+            r#" { "a" : [ 1 , {"id": 3} ] , "id" : 7.50 } "#,
             other("7.50"),
         ),
         ("/id", r#"{"id":true}"#, other("true")),
@@ -78,11 +78,8 @@ fn values() {
         ("/id", r#"{"id" 1}"#, None),
         ("/a/b", r#"{"a":1,"b":2}"#, None),
     ] {
-        assert_eq!(
-            pointer(path).find(body.as_bytes()),
-            expected,
-            "{path} in {body}"
-        );
+        let found = pointer(path).find(body.as_bytes());
+        assert_eq!(found, expected, "{path} in {body}");
     }
 }
 
@@ -152,17 +149,11 @@ fn beside_another_parser() {
         let Ok(parsed) = serde_json::from_slice::<serde_json::Value>(&body) else {
             continue;
         };
-        let names = [
-            &b"\"id\":"[..],
-            b"\"a\":",
-            b"\"b\":",
-            b"\"c\":",
-            b"\"d\":",
-            b"\"e\":",
-        ];
-        let comes_twice =
-            |name: &&[u8]| body.windows(name.len()).filter(|it| it == name).count() > 1;
-        if names.iter().any(comes_twice) {
+        let comes_twice = |name: &str| {
+            let name = format!("\"{name}\":").into_bytes();
+            body.windows(name.len()).filter(|it| *it == name).count() > 1
+        };
+        if ["id", "a", "b", "c", "d", "e"].into_iter().any(comes_twice) {
             continue;
         }
         let expected = parsed.pointer(path).filter(|it| !it.is_null() && *it != "");

@@ -38,6 +38,20 @@ fn publish_all(keys: &mut KeyTables, numbers: Range<u64>, next: &mut Seq) {
     }
 }
 
+fn has(keys: &KeyTables, number: u64) -> bool {
+    keys.find(key(number)).is_some()
+}
+
+/// Ends a batch.
+fn end(keys: &mut KeyTables, is_refused: bool) {
+    if is_refused {
+        keys.take_back();
+    } else {
+        keys.confirm();
+    }
+    keys.check();
+}
+
 #[test]
 fn plans() {
     let plan = Plan::new(KeyWindow::Count(1_000_000), None).expect("below the limit");
@@ -47,12 +61,9 @@ fn plans() {
     assert_eq!(refused, Err(22_857_344));
     let plan = Plan::new(KeyWindow::Count(1_000_000), Some(1 << 30)).expect("more than enough");
     assert_eq!(plan.memory(), 22_857_344);
-    assert_eq!(
-        Plan::new(KeyWindow::Time(Duration::from_secs(1)), Some(9)),
-        Err(MEMORY_MIN)
-    );
-    let too_much = Plan::new(KeyWindow::Time(Duration::from_secs(1)), Some(u64::MAX));
-    assert_eq!(too_much, Err(MEMORY_MAX));
+    let second = KeyWindow::Time(Duration::from_secs(1));
+    assert_eq!(Plan::new(second, Some(9)), Err(MEMORY_MIN));
+    assert_eq!(Plan::new(second, Some(u64::MAX)), Err(MEMORY_MAX));
     let plan = Plan::new(KeyWindow::Time(Duration::ZERO), None).expect("the default");
     assert_eq!(plan.memory(), MEMORY_DEFAULT);
     assert_eq!(plan.keys(), 838_856);
@@ -72,15 +83,10 @@ fn a_window_of_messages() {
             if number % 97 == 0 || number < 100 {
                 keys.check();
                 let oldest = number.saturating_sub(window - 1);
-                assert!(
-                    (oldest..=number).all(|it| keys.find(key(it)).is_some()),
-                    "{window}"
-                );
                 let forgotten = (number + 1).saturating_sub(most);
-                assert!(
-                    (0..forgotten).all(|it| keys.find(key(it)).is_none()),
-                    "{window}"
-                );
+                let has_window = (oldest..=number).all(|it| has(&keys, it));
+                let has_more = (0..forgotten).any(|it| has(&keys, it));
+                assert!(has_window && !has_more, "{window}");
             }
         }
         assert!(most <= (window.div_ceil(7)) * 8);
@@ -95,17 +101,12 @@ fn a_window_of_time() {
         let at_ms = second * 1000;
         assert!(publish(&mut keys, at_ms, second, &mut next));
         for number in second.saturating_sub(69)..=second {
-            assert!(
-                !publish(&mut keys, at_ms, number, &mut next),
-                "{number} at {second}"
-            );
+            let is_fresh = publish(&mut keys, at_ms, number, &mut next);
+            assert!(!is_fresh, "{number} at {second}");
         }
         assert!(keys.reach_ms(clock_ms(Duration::from_millis(at_ms))) <= 80_000);
         let forgotten = second.saturating_sub(81);
-        assert!(
-            (0..forgotten).all(|it| keys.find(key(it)).is_none()),
-            "at {second}"
-        );
+        assert!((0..forgotten).all(|it| !has(&keys, it)), "at {second}");
         keys.check();
     }
     // After a silence, nothing is remembered.
@@ -158,10 +159,8 @@ fn beside_a_model() {
                 let count = stored.len() + inserted.len();
                 in_window = in_window.max(count.saturating_sub(window as usize));
                 let newest = stored.get(in_window..).unwrap_or_default();
-                assert!(
-                    !newest.contains(&number),
-                    "seed {seed}: forgotten in the window"
-                );
+                let is_forgotten = newest.contains(&number);
+                assert!(!is_forgotten, "seed {seed}: forgotten in the window");
                 let seq = next.offset(inserted.len() as u64);
                 if !keys.insert(at_ms, key(number), seq) {
                     assert!(inserted.len() as u64 >= window, "seed {seed}");
@@ -197,8 +196,8 @@ fn a_batch_that_is_refused_again_and_again_forgets_no_more_than_once() {
         }
         keys.take_back();
         keys.check();
-        assert!((340..890).all(|it| keys.find(key(it)).is_some()));
-        assert!((0..150).all(|it| keys.find(key(10_000 + it)).is_none()));
+        assert!((340..890).all(|it| has(&keys, it)));
+        assert!((0..150).all(|it| !has(&keys, 10_000 + it)));
     }
 }
 
@@ -340,7 +339,7 @@ fn without_memory_for_a_further_table_the_oldest_keys_are_forgotten() {
         assert!(publish(&mut keys, 0, number, &mut next));
         assert_eq!(keys.bytes(), bytes);
         assert!(keys.count() > 20 && keys.count() <= 30);
-        assert!((number - 20..=number).all(|it| keys.find(key(it)).is_some()));
+        assert!((number - 20..=number).all(|it| has(&keys, it)));
     }
     // Seven more tables were begun, and each used the slots of the oldest one.
     assert_eq!(keys.refused, 7);
@@ -348,7 +347,7 @@ fn without_memory_for_a_further_table_the_oldest_keys_are_forgotten() {
     // There is memory again.
     keys.plan.slots = slots;
     publish_all(&mut keys, 100..300, &mut next);
-    assert!((230..300).all(|it| keys.find(key(it)).is_some()));
+    assert!((230..300).all(|it| has(&keys, it)));
     assert_eq!((keys.refused, keys.take_shortage()), (7, false));
 }
 
@@ -387,14 +386,9 @@ fn without_memory_a_large_batch_is_remembered_in_part() {
         });
         // The rest of the newest table, and the slots of the oldest table.
         assert_eq!(inserted.count(), 15);
-        if is_refused {
-            keys.take_back()
-        } else {
-            keys.confirm()
-        }
-        keys.check();
+        end(&mut keys, is_refused);
     }
-    assert!((100..115).all(|it| keys.find(key(it)).is_some()));
+    assert!((100..115).all(|it| has(&keys, it)));
 }
 
 /// The key of a lost message is not found, and then names the next copy, whichever table has the key.
@@ -406,7 +400,7 @@ fn a_lost_message_is_fresh_when_it_comes_again() {
     // The numbers before 20 are in older tables.
     let lost = SeqRange::new(Seq(1018), Seq(1022));
     assert!(keys.lose(lost));
-    assert!((0..25).all(|it| keys.find(key(it)).is_some() != (18..22).contains(&it)));
+    assert!((0..25).all(|it| has(&keys, it) != (18..22).contains(&it)));
     let at_ms = clock_ms(Duration::ZERO);
     for is_refused in [true, false] {
         keys.begin(at_ms, next);
@@ -416,16 +410,11 @@ fn a_lost_message_is_fresh_when_it_comes_again() {
             assert!(keys.insert(at_ms, key(number), seq));
             assert_eq!(keys.find(key(number)), Some(seq));
         }
-        if is_refused {
-            keys.take_back()
-        } else {
-            keys.confirm()
-        }
-        keys.check();
+        end(&mut keys, is_refused);
     }
     next = next.offset(4);
     assert!((18..22).all(|it| !publish(&mut keys, 0, it, &mut next)));
-    assert!((0..25).all(|it| keys.find(key(it)).is_some()));
+    assert!((0..25).all(|it| has(&keys, it)));
     publish_all(&mut keys, 100..200, &mut next);
     assert!(keys.lost.is_empty(), "it is behind the window");
     assert!(!keys.lose(lost));

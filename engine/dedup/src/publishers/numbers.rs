@@ -149,6 +149,7 @@ mod tests {
 
     const WINDOW: u64 = 128;
 
+    #[derive(Default)]
     struct Small {
         numbers: Numbers,
         bits: [u64; 2],
@@ -156,14 +157,6 @@ mod tests {
     }
 
     impl Small {
-        fn new() -> Small {
-            Small {
-                numbers: Numbers::default(),
-                bits: [0; 2],
-                all: BTreeSet::new(),
-            }
-        }
-
         fn insert(&mut self, number: u64) {
             self.numbers.insert(&mut self.bits, number);
             self.all.insert(number);
@@ -188,7 +181,7 @@ mod tests {
 
     #[test]
     fn numbers_without_gaps_are_remembered_as_a_whole() {
-        let mut small = Small::new();
+        let mut small = Small::default();
         (0..100_000).for_each(|number| small.insert(number));
         for number in [0, 1, 500, 99_000, 99_999] {
             assert_eq!(small.find(number), Known::Stored);
@@ -199,7 +192,7 @@ mod tests {
     /// RabbitMQ's streams count every number below the highest one as stored.
     #[test]
     fn rabbitmq_streams_gap_behind_a_higher_id() {
-        let mut small = Small::new();
+        let mut small = Small::default();
         small.insert(5);
         small.insert(9);
         assert_eq!(small.find(7), Known::Fresh);
@@ -211,7 +204,7 @@ mod tests {
 
     #[test]
     fn a_gap_that_leaves_the_window_forgets_what_is_below_it() {
-        let mut small = Small::new();
+        let mut small = Small::default();
         (0..10).for_each(|number| small.insert(number));
         (11..400).for_each(|number| small.insert(number));
         assert_eq!(small.find(9), Known::Forgotten);
@@ -223,7 +216,7 @@ mod tests {
 
     #[test]
     fn a_long_jump_forgets_everything_below_the_window() {
-        let mut small = Small::new();
+        let mut small = Small::default();
         (0..10).for_each(|number| small.insert(number));
         small.insert(1_000_000);
         assert_eq!(small.find(5), Known::Forgotten);
@@ -239,7 +232,7 @@ mod tests {
     fn a_window_of_another_size_knows_the_same_numbers() {
         for seed in 0..200 {
             let mut random = Random::new(seed);
-            let mut small = Small::new();
+            let mut small = Small::default();
             let first = random.below(400);
             for number in first..first + random.below(600) {
                 if random.below(60) > 0 {
@@ -270,7 +263,7 @@ mod tests {
     fn random_numbers_agree_with_a_set() {
         for seed in 0..300 {
             let mut random = Random::new(seed);
-            let mut small = Small::new();
+            let mut small = Small::default();
             let mut next = random.below(300);
             for _ in 0..400 {
                 let number = match random.below(20) {

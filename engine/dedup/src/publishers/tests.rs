@@ -106,6 +106,12 @@ fn saved(table: &Publishers, encoder: &mut TableEncoder) -> Vec<u8> {
     std::mem::take(&mut encoder.body)
 }
 
+/// Saves the table as it is now.
+fn saved_at_once(table: &mut Publishers) -> Vec<u8> {
+    table.set_boundary();
+    saved(table, &mut table.save().expect("some memory"))
+}
+
 #[test]
 fn a_save_has_the_table_at_its_boundary() {
     let mut table = table(4);
@@ -129,9 +135,7 @@ fn a_save_has_the_table_at_its_boundary() {
     assert!(loaded.find(9).is_none() && loaded.find(10).is_none());
     assert!(has_stored(&loaded, 2, 99));
     // The next boundary has the changes.
-    table.set_boundary();
-    let mut encoder = table.save().expect("some memory");
-    let body = saved(&table, &mut encoder);
+    let body = saved_at_once(&mut table);
     let mut loaded = Publishers::new(128, 1 << 20, 1);
     assert!(loaded.load(&body));
     assert!(has_stored(&loaded, 3, 100) && has_stored(&loaded, 9, 0) && has_stored(&loaded, 10, 0));
@@ -144,8 +148,7 @@ fn a_smaller_table_loads_the_publishers_that_were_used_last() {
     for publisher in [1, 2, 3, 4, 5, 1, 3] {
         table.insert(origin(publisher, 7));
     }
-    table.set_boundary();
-    let body = saved(&table, &mut table.save().expect("some memory"));
+    let body = saved_at_once(&mut table);
     let mut small = self::table(3);
     assert!(small.load(&body));
     small.check();
@@ -159,8 +162,7 @@ fn a_smaller_table_loads_the_publishers_that_were_used_last() {
 fn bytes_that_are_no_table_are_not_loaded() {
     let mut table = table(3);
     table.insert(origin(1, 7));
-    table.set_boundary();
-    let body = saved(&table, &mut table.save().expect("some memory"));
+    let body = saved_at_once(&mut table);
     for length in 0..body.len() {
         let is_empty = length == 5;
         assert_eq!(self::table(3).load(&body[..length]), is_empty, "{length}");
@@ -180,8 +182,7 @@ fn large_tables_are_saved_less_often() {
     assert!(small.save_time() < Duration::from_millis(20));
     let mut large = table(1_000_000);
     (1..=1_000_000).for_each(|publisher| large.insert(origin(publisher, 7)));
-    large.set_boundary();
-    let body = saved(&large, &mut large.save().expect("some memory"));
+    let body = saved_at_once(&mut large);
     let seconds = body.len() as u64 >> 22;
     assert_eq!(large.save_time().as_secs(), seconds);
     assert!(seconds >= 9, "{seconds} s");

@@ -1,9 +1,14 @@
 //! The rules of the protocol as transcripts: each test is the text of a session.
 
 /// Makes tests of scripts, each with its name, and with the broker's options if they are not the usual ones of the module.
+/// With `[for x in ..]` behind the name, the script is carried out for each x, which stands in it as `{x}`.
 macro_rules! scripts {
-    ($($(#[$doc:meta])* $name:ident: $($part:expr),+;)*) => {
-        $($(#[$doc])* #[test] fn $name() { scripts!(@check $($part),+) })*
+    ($($(#[$doc:meta])* $name:ident $([for $var:ident in $all:expr])?: $($part:expr),+;)*) => {
+        $($(#[$doc])* #[test] fn $name() { scripts!(@check $([$var $all])? $($part),+) })*
+    };
+    (@check [$var:ident $all:expr] $script:expr) => { for $var in $all { check(&format!($script)) } };
+    (@check [$var:ident $all:expr] $options:expr, $script:expr) => {
+        for $var in $all { check_with($options, &format!($script)) }
     };
     (@check $script:expr) => { check($script) };
     (@check $options:expr, $script:expr) => { check_with($options, $script) };
@@ -27,7 +32,7 @@ mod undo;
 mod undo_bound;
 
 use crate::Topology;
-use script::{check, check_with};
+use script::{changed, check, check_with};
 use std::time::Duration;
 
 #[test]
@@ -46,11 +51,9 @@ fn the_captured_session_byte_for_byte() {
     assert_eq!(&message[34..], b"hi");
 }
 
+scripts! {
 /// Section 4: every command in every state.
-#[test]
-fn states_and_commands() {
-    check(
-        "
+states_and_commands: "
 a: IDENTIFY | {} => OK
 a: IDENTIFY | {} => OK
 a: NOP
@@ -67,103 +70,59 @@ a: RDY nonsense
 a: PUB t | x => OK
 a: FIN 0123456789abcdef => E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
 a: NOP
-",
-    );
-    let fatal = [
-        ("", "RDY 1", "RDY"),
-        ("", "FIN 0123456789abcdef", "FIN"),
-        ("", "FIN", "FIN"),
-        ("", "REQ 0123456789abcdef 0", "REQ"),
-        ("", "TOUCH 0123456789abcdef", "TOUCH"),
-        ("", "CLS", "CLS"),
-        ("a: SUB t ch\na< OK\n", "SUB t ch", "SUB"),
-        ("a: SUB t ch\na< OK\n", "IDENTIFY | {}", "IDENTIFY"),
-        ("a: SUB t ch\na< OK\n", "AUTH | secret", "AUTH"),
-        (
-            "a: SUB t ch\na< OK\na: CLS\na< CLOSE_WAIT\n",
-            "SUB t ch",
-            "SUB",
-        ),
-        (
-            "a: SUB t ch\na< OK\na: CLS\na< CLOSE_WAIT\n",
-            "IDENTIFY | {}",
-            "IDENTIFY",
-        ),
-        (
-            "a: SUB t ch\na< OK\na: CLS\na< CLOSE_WAIT\n",
-            "AUTH | secret",
-            "AUTH",
-        ),
-        ("a: SUB t ch\na< OK\na: CLS\na< CLOSE_WAIT\n", "CLS", "CLS"),
-    ];
-    for (before, line, verb) in fatal {
-        check(&format!(
-            "\n{before}a: {line}\na< E_INVALID cannot {verb} in current state\na closed\n"
-        ));
-    }
-}
+---
+a: RDY 1 => E_INVALID cannot RDY in current state; closed
+a: FIN 0123456789abcdef => E_INVALID cannot FIN in current state; closed
+a: FIN => E_INVALID cannot FIN in current state; closed
+a: REQ 0123456789abcdef 0 => E_INVALID cannot REQ in current state; closed
+a: TOUCH 0123456789abcdef => E_INVALID cannot TOUCH in current state; closed
+a: CLS => E_INVALID cannot CLS in current state; closed
+a: SUB t ch => OK
+a: SUB t ch => E_INVALID cannot SUB in current state; closed
+a: SUB t ch => OK
+a: IDENTIFY | {} => E_INVALID cannot IDENTIFY in current state; closed
+a: SUB t ch => OK
+a: AUTH | secret => E_INVALID cannot AUTH in current state; closed
+a: SUB t ch => OK
+a: CLS => CLOSE_WAIT
+a: SUB t ch => E_INVALID cannot SUB in current state; closed
+a: SUB t ch => OK
+a: CLS => CLOSE_WAIT
+a: IDENTIFY | {} => E_INVALID cannot IDENTIFY in current state; closed
+a: SUB t ch => OK
+a: CLS => CLOSE_WAIT
+a: AUTH | secret => E_INVALID cannot AUTH in current state; closed
+a: SUB t ch => OK
+a: CLS => CLOSE_WAIT
+a: CLS => E_INVALID cannot CLS in current state; closed
+";
 
-#[test]
-fn what_ends_a_connection_and_how() {
-    let fatal = [
-        ("FOO", "E_INVALID invalid command FOO"),
-        ("", "E_INVALID invalid command "),
-        ("PUB", "E_INVALID PUB insufficient number of parameters"),
-        (
-            "PUB a:b | x",
-            "E_BAD_TOPIC PUB topic name \"a:b\" is not valid",
-        ),
-        (
-            "DPUB t 3600001 | x",
-            "E_INVALID DPUB timeout 3600001 out of range 0-3600000",
-        ),
-        ("SUB t", "E_INVALID SUB insufficient number of parameters"),
-        (
-            "SUB t a:b",
-            "E_BAD_CHANNEL SUB channel name \"a:b\" is not valid",
-        ),
-        ("AUTH | secret", "E_AUTH_DISABLED AUTH disabled"),
-        (
-            "IDENTIFY | []",
-            "E_BAD_BODY IDENTIFY failed to decode JSON body",
-        ),
-    ];
-    for (line, error) in fatal {
-        check(&format!("\na: {line}\na< {error}\na closed\n"));
-    }
-    check("\nraw BAD!\nraw< E_BAD_PROTOCOL\nraw closed\n");
-    // Without heartbeats nobody would notice a dead consumer.
-    check(
-        "
+what_ends_a_connection_and_how: "
+a: FOO => E_INVALID invalid command FOO; closed
+a:  => E_INVALID invalid command ; closed
+a: PUB => E_INVALID PUB insufficient number of parameters; closed
+a: PUB a:b | x => E_BAD_TOPIC PUB topic name \"a:b\" is not valid; closed
+a: DPUB t 3600001 | x => E_INVALID DPUB timeout 3600001 out of range 0-3600000; closed
+a: SUB t => E_INVALID SUB insufficient number of parameters; closed
+a: SUB t a:b => E_BAD_CHANNEL SUB channel name \"a:b\" is not valid; closed
+a: AUTH | secret => E_AUTH_DISABLED AUTH disabled; closed
+a: IDENTIFY | [] => E_BAD_BODY IDENTIFY failed to decode JSON body; closed
+raw BAD!
+raw< E_BAD_PROTOCOL; closed
+--- Without heartbeats nobody would notice a dead consumer.
 a: IDENTIFY | {\"heartbeat_interval\":-1} => OK
-a: SUB t ch => E_INVALID cannot SUB with heartbeats disabled
-a closed
-",
-    );
-    check(
-        "
-a consumes t ch 2501
-a< E_INVALID RDY count 2501 out of range 0-2500
-a closed
-",
-    );
-}
+a: SUB t ch => E_INVALID cannot SUB with heartbeats disabled; closed
+a consumes t ch 2501 => a< E_INVALID RDY count 2501 out of range 0-2500; closed
+";
 
 /// Commands before an over-long line are answered, and the line itself is not (section 3).
-#[test]
-fn an_overlong_line_closes_without_a_word() {
-    let line = "x".repeat(16_384);
-    check(&format!("\na: PUB t | x\na< OK\na: {line}\na closed\n"));
-}
+an_overlong_line_closes_without_a_word: &format!("\na: PUB t | x => OK\na: {}\na closed\n", "x".repeat(16_384));
 
-scripts! {
 /// Section 8.3: MPUB makes its topic before it looks at the messages; PUB does not.
 a_bad_mpub_still_makes_its_topic: "
-a: MPUB made | , => E_BAD_MESSAGE MPUB invalid message(0) body size 0
-a closed
+a: MPUB made | , => E_BAD_MESSAGE MPUB invalid message(0) body size 0; closed
 stats made => depth 0
-b! PUB unmade\\n\\0\\0\\0\\0 => E_BAD_MESSAGE PUB invalid message body size 0
-b closed
+b! PUB unmade\\n\\0\\0\\0\\0 => E_BAD_MESSAGE PUB invalid message body size 0; closed
 stats unmade => no such topic
 ";
 
@@ -208,8 +167,7 @@ a: REQ #x 500
 stats t/ch => depth 0, deferred 1, messages 1, requeued 2, clients 1
 +499ms
 +1ms => a< x (3)
-a: REQ #x nonsense => E_INVALID REQ could not parse timeout nonsense
-a closed
+a: REQ #x nonsense => E_INVALID REQ could not parse timeout nonsense; closed
 ";
 
 a_deferred_publish_is_never_early: "
@@ -231,8 +189,7 @@ p: PUB t | late => OK
 +5s
 stats t/ch => depth 2, messages 2, clients 1
 restart
-b consumes t ch 5
-b< early (1), late (1)
+b consumes t ch 5 => b< early (1), late (1)
 ";
 
 /// Sections 15 and 16: a timeout hands a message to others; the late answers of the first fail.
@@ -240,8 +197,7 @@ who_may_answer_after_a_timeout: "
 a consumes t ch 1
 p: PUB t | x => OK
 a< x (1)
-+30s
-a< _heartbeat_
++30s => a< _heartbeat_
 p< _heartbeat_
 a: TOUCH #x
 a: NOP
@@ -249,18 +205,15 @@ p: NOP
 +29s
 a: NOP
 p: NOP
-+1s
-a< _heartbeat_
++1s => a< _heartbeat_
 p< _heartbeat_
 +29s
 a: RDY 0
-+1016ms
-a< _heartbeat_
++1016ms => a< _heartbeat_
 p< _heartbeat_
 stats t/ch => depth 1, messages 1, timed out 1, clients 1
 a: FIN #x => E_FIN_FAILED FIN #x failed ID not in flight
-b consumes t ch 1
-b< x (2)
+b consumes t ch 1 => b< x (2)
 a: FIN #x => E_FIN_FAILED FIN #x failed client does not own message
 a: REQ #x 0 => E_REQ_FAILED REQ #x failed client does not own message
 a: TOUCH #x => E_TOUCH_FAILED TOUCH #x failed client does not own message
@@ -282,8 +235,7 @@ a< E_FIN_FAILED FIN #1 failed ID not in flight
 a< E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
 a< 7 (1), 8 (1)
 stats t/ch => depth 0, in flight 4, messages 8, clients 2
-b: FIN #5; FIN #6; FIN => E_INVALID FIN insufficient number of params
-b closed
+b: FIN #5; FIN #6; FIN => E_INVALID FIN insufficient number of params; closed
 stats t/ch => depth 0, in flight 2, messages 8, clients 1
 ";
 
@@ -430,11 +382,9 @@ a_failing_publish_names_its_verb: "
 p: PUB t | x => OK
 disk full
 p: PUB u | x
-p< E_PUB_FAILED PUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
-p closed
+p< E_PUB_FAILED PUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full; closed
 q: DPUB u 0 | x
-q< E_DPUB_FAILED DPUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full
-q closed
+q< E_DPUB_FAILED DPUB failed disk full: cannot allocate /data/u.log/000000000001.segment: simulated: disk full; closed
 disk free
 +1s
 r: PUB u | x => OK
@@ -444,9 +394,7 @@ r: PUB u | x => OK
 the_end_of_an_unfinished_batch_creates_no_topic_in_a_drain: "
 a! MPUB made\\n\\0\\0
 drain on
-a eof
-a< E_MPUB_FAILED MPUB failed draining, publish to another nsqd
-a closed
+a eof => a< E_MPUB_FAILED MPUB failed draining, publish to another nsqd; closed
 stats made => no such topic
 ";
 
@@ -523,8 +471,7 @@ open fails
 p: PUB t | y
 q: PUB t | z
 +249ms
-+1ms
-p< OK
++1ms => p< OK
 q< OK
 health => OK
 ";
@@ -532,32 +479,27 @@ health => OK
 /// A run that was checked in time changed while it waited for a slow consumer.
 what_is_delivered_behind_a_failed_sync_leaves_whole: group_commit(), "
 a consumes t ch 1
-p: PUB t | x
-a< x (1)
+p: PUB t | x => a< x (1)
 p< OK
 sync fails
-p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
+p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure; closed
 a stuck
 a: REQ #x 0
 a: RDY 2
 reclaim
-a reads
-a< y (1), x (2)
+a reads => a< y (1), x (2)
 ";
 
 /// The pages were gone before the broker knew of the failed sync.
 a_consumer_whose_messages_are_not_whole_any_more_is_cut_off: group_commit(), "
 a: IDENTIFY | {\"msg_timeout\":1000} => OK
 a consumes t ch 2
-p: PUB t | x
-a< x (1)
+p: PUB t | x => a< x (1)
 p< OK
 a stuck
 sync fails
 reclaim early
-p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
+p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure; closed
 a closed
 b consumes t ch 2
 +2s => b< x (2)
@@ -569,13 +511,11 @@ a: PUB a | x => OK
 b: PUB b | x => OK
 health => OK
 sync fails
-a: PUB a | y => E_PUB_FAILED PUB failed cannot sync /data/a.log/000000000001.segment: simulated failure
-a closed
+a: PUB a | y => E_PUB_FAILED PUB failed cannot sync /data/a.log/000000000001.segment: simulated failure; closed
 health => cannot sync /data/a.log/000000000001.segment: simulated failure
 disk full
 c: PUB c | x
-c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-c closed
+c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full; closed
 disk free
 +1s
 d: PUB c | x => OK
@@ -588,8 +528,7 @@ health => OK
 a_line_says_that_a_topic_takes_messages_again: group_commit(), "
 disk full
 c: PUB c | x
-c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
-c closed
+c< E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full; closed
 errors
 = TOPIC(c) ERROR: failed to write message to backend - cannot allocate /data/c.log/000000000001.segment: simulated: disk full
 = [10.0.0.1:5] - E_PUB_FAILED PUB failed disk full: cannot allocate /data/c.log/000000000001.segment: simulated: disk full
@@ -599,57 +538,37 @@ errors
 = TOPIC(c): takes messages again
 health => OK
 ";
-}
 
 /// The client that makes a topic waits until the topic has the channels that others know. Messages that are
 /// published until then wait in the topic, and all channels get them.
-#[test]
-fn a_new_topic_starts_with_the_channels_that_others_know() {
-    let mut options = script::options();
-    options.asks_for_channels = true;
-    check_with(
-        options,
-        "
+a_new_topic_starts_with_the_channels_that_others_know:
+    changed(script::options(), |it| it.asks_for_channels = true), "
 a: PUB t | 1
 b: PUB t | 2 => OK
 c consumes t own 5
 stats t => depth 1, messages 1, bytes 1
-channels t b,a
-c< 2 (1)
+channels t b,a => c< 2 (1)
 a< OK
 c< 1 (1)
 stats t/a => depth 2, messages 2
 stats t/b => depth 2, messages 2
 d: SUB u c; RDY 1
 e: MPUB u | x,y => OK
-channels u
-d< OK
+channels u => d< OK
 d< x (1)
 f: PUB v | x
 delete v
 channels v a => f< OK
-g: MPUB w | , => E_BAD_MESSAGE MPUB invalid message(0) body size 0
-g closed
+g: MPUB w | , => E_BAD_MESSAGE MPUB invalid message(0) body size 0; closed
 g: PUB w | x => OK
 channels w
 restart
 h: SUB t own => OK
-",
-    );
-}
+";
 
 /// The grace keeps a bounded number of bytes: the newest messages.
-#[test]
-fn a_grace_keeps_the_newest_messages() {
-    let mut options = script::options();
-    options.asks_for_channels = true;
-    options.topic.grace = crate::GraceOptions {
-        period: Duration::from_secs(60),
-        bytes_max: 110,
-    };
-    check_with(
-        options,
-        "
+a_grace_keeps_the_newest_messages:
+    changed(script::with_grace(), |it| it.topic.grace.bytes_max = 110), "
 a: PUB t | 1
 unasked t one => a< OK
 a: PUB t | 2 => OK
@@ -662,8 +581,7 @@ stats t/three => depth 2, messages 2
 a: PUB t | 4 => OK
 create t/four
 stats t/four => depth 2, messages 2
-",
-    );
+";
 }
 
 /// Commands behind AUTH, or behind a command whose grants have expired, wait for the auth server's answer. Other
@@ -681,8 +599,7 @@ a: AUTH | hush; PUB t | x; NOP
 b: AUTH | hush
 grant b 60s ^t$ .* p => b< {welcome}
 b: PUB t | x => OK
-grant a 10s ^t .* sp
-a< {welcome}
+grant a 10s ^t .* sp => a< {welcome}
 a< OK
 b: SUB t c => {denied} SUB on \"t\" \"c\"
 b closed
@@ -695,29 +612,23 @@ b closed
 b: MPUB made | , => {first} MPUB
 b closed
 stats made => no such topic
-b! PUB t\\n\\0\\0\\0\\0 => E_BAD_MESSAGE PUB invalid message body size 0
-b closed
+b! PUB t\\n\\0\\0\\0\\0 => E_BAD_MESSAGE PUB invalid message body size 0; closed
 b: AUTH | hush
-grant b 60s => b< E_UNAUTHORIZED AUTH no authorizations found
-b closed
+grant b 60s => b< E_UNAUTHORIZED AUTH no authorizations found; closed
 b: AUTH | hush; PUB t | x
-auth fails b
-b< E_AUTH_FAILED AUTH failed
-b closed
+auth fails b => b< E_AUTH_FAILED AUTH failed; closed
 b: AUTH | hush
 grant b 60s ^t$ .* p => b< {welcome}
 +11s
 a: MPUB t | 1,2; PUB t | 3; NOP
-grant a 10s ^t .* sp
-a< OK
+grant a 10s ^t .* sp => a< OK
 a< OK
 +11s
 a! MPUB t\\n\\0\\0
 grant a 10s ^t .* sp
 a! \\0\\x0d\\0\\0\\0\\x01\\0\\0\\0\\x01z => OK
 a: SUB t c => OK
-+11s
-a< _heartbeat_
++11s => a< _heartbeat_
 b< _heartbeat_
 a: RDY 1 => x (1)
 a: PUB t | y
@@ -725,14 +636,12 @@ grant a 10s => a< {denied} PUB on \"t\" \"\"
 a closed
 c: AUTH | hush
 grant c 10s ^t$ ^c$ sp => c< {welcome}
-c: AUTH | hush => E_INVALID AUTH already set
-c closed
+c: AUTH | hush => E_INVALID AUTH already set; closed
 d: AUTH | hush
 grant d 10s .* .* p => d< {welcome}
 +11s
 d: MPUB made | ,
-grant d 10s .* .* p => d< E_BAD_MESSAGE MPUB invalid message(0) body size 0
-d closed
+grant d 10s .* .* p => d< E_BAD_MESSAGE MPUB invalid message(0) body size 0; closed
 stats made => depth 0
 "
     );
@@ -794,14 +703,10 @@ where t/ch => zone 0, region 0, global 3
     ));
 }
 
+scripts! {
 /// Captured: msg timeout 2 s, max 5 s, touched every 0.9 s: redelivered at 5.0 s.
-#[test]
-fn touch_reaches_no_further_than_the_cap() {
-    let mut options = script::options();
-    options.server.msg_timeout_max = std::time::Duration::from_secs(5);
-    check_with(
-        options,
-        "
+touch_reaches_no_further_than_the_cap:
+    changed(script::options(), |it| it.server.msg_timeout_max = Duration::from_secs(5)), "
 a: IDENTIFY | {\"msg_timeout\":2000} => OK
 a consumes t ch 1
 p: PUB t | x => OK
@@ -818,23 +723,15 @@ a: TOUCH #x
 a: TOUCH #x
 +499ms
 +17ms => a< x (2)
-",
-    );
-}
+";
 
 /// Section 14. Silence ends a connection without a word, a body that does not come with one.
-#[test]
-fn heartbeats_and_deadlines() {
-    check(
-        "
+heartbeats_and_deadlines: "
 a: NOP
 +30s => a< _heartbeat_
 +30s => a< _heartbeat_
 a closed
-",
-    );
-    check(
-        "
+---
 a: IDENTIFY | {\"heartbeat_interval\":1000} => OK
 +1s => a< _heartbeat_
 +500ms
@@ -842,62 +739,46 @@ a: NOP
 +500ms => a< _heartbeat_
 +1s => a< _heartbeat_
 +500ms => a closed
-",
-    );
-    check(
-        "
+---
 a: IDENTIFY | {\"heartbeat_interval\":1000} => OK
 a! PUB t\\n\\0\\0\\0\\x05abc
 +1s => a< _heartbeat_
 a! d
-+1s
-a< _heartbeat_
-a< E_BAD_MESSAGE PUB failed to read message body
-a closed
-",
-    );
-    check("\na: IDENTIFY | {\"heartbeat_interval\":-1}\na< OK\n+1h\na: NOP\n");
-    // Half of the magic, and silence.
-    check(
-        "
++1s => a< _heartbeat_
+a< E_BAD_MESSAGE PUB failed to read message body; closed
+---
+a: IDENTIFY | {\"heartbeat_interval\":-1} => OK
++1h
+a: NOP
+--- Half of the magic, and silence.
 raw V2
 +30s
 +30s => raw closed
-",
-    );
-}
+";
 
 /// Section 9.6, captured: only the first IDENTIFY reaches heartbeats, each one the deadlines.
-#[test]
-fn identify_twice() {
-    check(
-        "
+identify_twice: "
 a: IDENTIFY | {\"heartbeat_interval\":60000} => OK
 a: IDENTIFY | {\"heartbeat_interval\":1000} => OK
 +1999ms
 +1ms => a closed
-",
-    );
-    check(
-        "
+---
 a: IDENTIFY | {\"heartbeat_interval\":1000} => OK
 a: IDENTIFY | {\"heartbeat_interval\":-1} => OK
-+3s
++3s => a< _heartbeat_
 a< _heartbeat_
 a< _heartbeat_
-a< _heartbeat_
-",
-    );
-}
+";
 
 /// Half-close (section 16): what was sent is carried out and answered, then the connection ends.
-#[test]
-fn end_of_input() {
-    check("\na: PUB t | x\na< OK\na eof\na closed\n");
-    check(
-        "\na! PUB t\\n\\0\\0\na eof\na< E_BAD_MESSAGE PUB failed to read message body size\na closed\n",
-    );
-    check("\na! PUB t\na eof\na closed\n");
+end_of_input: "
+a: PUB t | x => OK
+a eof => a closed
+a! PUB t\\n\\0\\0
+a eof => a< E_BAD_MESSAGE PUB failed to read message body size; closed
+a! PUB t
+a eof => a closed
+";
 }
 
 /// Before a consumer is closed, the broker has the socket written to once more, because Linux reports room late.
@@ -919,105 +800,65 @@ a takes 16383 at deadline
     ));
 }
 
-#[test]
-fn too_many_consumers() {
-    let mut options = script::options();
-    options.channel_consumers_max = 1;
-    check_with(
-        options,
-        "
+scripts! {
+too_many_consumers: changed(script::options(), |it| it.channel_consumers_max = 1), "
 a: SUB r ch => OK
-b: SUB r ch => E_SUB_FAILED SUB failed consumers for r:ch exceeds limit of 1
-b closed
+b: SUB r ch => E_SUB_FAILED SUB failed consumers for r:ch exceeds limit of 1; closed
 a gone
 c: SUB r ch => OK
-",
-    );
-}
+";
 
 /// --mem-queue-size bounds what ephemeral topics and channels keep; the rest counts and is gone.
-#[test]
-fn ephemeral_queues_keep_what_fits() {
-    let mut options = script::options();
-    options.topic.mem_queue_size = 3;
-    check_with(
-        options,
-        "
+ephemeral_queues_keep_what_fits: changed(script::options(), |it| it.topic.mem_queue_size = 3), "
 p: MPUB e#ephemeral | 1,2,3,4,5 => OK
 stats e#ephemeral => depth 3, messages 5, bytes 5
 create t/c#ephemeral
 p: MPUB t | 1,2,3,4,5 => OK
 stats t/c#ephemeral => depth 3, messages 5
-",
-    );
-    let mut options = script::options();
-    options.topic.mem_queue_size = 0;
-    check_with(
-        options,
-        "
+";
+
+an_ephemeral_queue_of_no_size_keeps_what_a_consumer_takes_at_once:
+    changed(script::options(), |it| it.topic.mem_queue_size = 0), "
 a: SUB t c#ephemeral => OK
 p: PUB t | lost => OK
 stats t/c#ephemeral => depth 0, messages 1, clients 1
 a: RDY 1
 p: PUB t | taken => OK
 a< taken (1)
-",
-    );
-}
+";
 
 /// P7: with group commit nobody gets an OK that waited for the sync that failed, or any after it,
 /// be it for a channel; what is stored is still delivered.
-#[test]
-fn a_failed_sync_is_final() {
-    let mut options = script::options();
-    options.topic.group_commit = true;
-    options.topic.log.sync_every = 1;
-    check_with(
-        options,
-        "
+a_failed_sync_is_final: group_commit(), "
 a: SUB t ch => OK
 p: PUB t | x => OK
 sync fails
-p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
+p: PUB t | y => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure; closed
 q: PUB t | z
 q< E_PUB_FAILED PUB failed log is read-only since a failed sync: cannot sync /data/t.log/000000000001.segment: simulated failure
 q closed
 a: RDY 1 => x (1)
 a: FIN #x => y (1)
 b: SUB t ch => OK
-c: SUB t later => E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
-c closed
-d: SUB t later => E_SUB_FAILED SUB failed nothing is durable any more since a failed sync
-d closed
-",
-    );
-}
+c: SUB t later => E_SUB_FAILED SUB failed nothing is durable any more since a failed sync; closed
+d: SUB t later => E_SUB_FAILED SUB failed nothing is durable any more since a failed sync; closed
+";
 
 /// Answers leave in the order of the commands, also behind one that waits for a sync or for
 /// another shard; a connection whose publish is refused gets no answer to what it sent behind it.
-#[test]
-fn a_refused_publish_is_the_last_answer() {
-    let mut options = script::options();
-    options.topic.group_commit = true;
-    options.topic.log.sync_every = 1;
-    check_with(
-        options,
-        "
+a_refused_publish_is_the_last_answer: group_commit(), "
 p: PUB t | x => OK
 sync fails
 p! PUB t\\n\\0\\0\\0\\x01yPUB other\\n\\0\\0\\0\\x01z
-p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
-",
-    );
+p< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure; closed
+";
 }
 
 fn group_commit() -> crate::BrokerOptions {
-    let mut options = script::options();
-    options.topic.group_commit = true;
-    options.topic.log.sync_every = 1;
-    options
+    changed(script::options(), |it| {
+        it.topic.group_commit = true;
+        it.topic.log.sync_every = 1;
+    })
 }
 
 /// Messages waited for a slow consumer when a sync failed. The kernel dropped their pages, and the socket got
@@ -1033,11 +874,9 @@ a consumes t ch 2
 a stuck
 p: PUB t | x => OK
 sync fails
-p: PUB t | {large} => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-p closed
+p: PUB t | {large} => E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure; closed
 reclaim
-a reads
-a< x (1), {large} (1)
+a reads => a< x (1), {large} (1)
 a: FIN #x
 "
         ),
@@ -1086,14 +925,9 @@ fn a_batch_that_never_fits_has_one_error_and_one_state() {
     assert!(session.transcript().ends_with("last< OK\n"));
 }
 
+scripts! {
 /// With group commit a channel was acknowledged before anything of it was synced.
-#[test]
-fn a_channel_that_got_its_ok_survives_a_power_failure() {
-    for seed in 0..40 {
-        check_with(
-            group_commit(),
-            &format!(
-                "
+a_channel_that_got_its_ok_survives_a_power_failure [for seed in 0..40]: group_commit(), "
 a: SUB t ch => OK
 create t/other
 p: PUB t | x => OK
@@ -1101,19 +935,11 @@ delete t/other
 power lost {seed}
 stats t/ch => depth 1
 stats t/other => no such channel
-"
-            ),
-        );
-    }
-}
+";
 
 /// Regression: after a start, a SUB to a channel that a durable checkpoint names waited for a new checkpoint, which
 /// takes seconds with millions of deferred messages.
-#[test]
-fn a_sub_to_a_channel_that_a_durable_checkpoint_names_waits_for_nothing() {
-    check_with(
-        group_commit(),
-        "
+a_sub_to_a_channel_that_a_durable_checkpoint_names_waits_for_nothing: group_commit(), "
 a: SUB t ch => OK
 p: PUB t | x => OK
 +3s
@@ -1121,19 +947,15 @@ restart
 sync fails
 b: SUB t ch => OK
 health => OK
-",
-    );
-    // The only checkpoint that names the channel may not have been synced.
-    check_with(
-        group_commit(),
-        "
+";
+
+/// The only checkpoint that names the channel may not have been synced.
+a_sub_to_a_channel_that_no_durable_checkpoint_names_waits: group_commit(), "
 a: SUB t ch => OK
 restart
 sync fails
-b: SUB t ch => E_SUB_FAILED SUB failed cannot sync /data/t.log/checkpoint: simulated failure
-b closed
-",
-    );
+b: SUB t ch => E_SUB_FAILED SUB failed cannot sync /data/t.log/checkpoint: simulated failure; closed
+";
 }
 
 /// nsqd ignores the declared size of an MPUB: a million messages of a MiB were waited for.
@@ -1154,14 +976,11 @@ fn an_mpub_that_never_ends_is_refused() {
         &format!(
             "
 a! {head}\\x09{few} => OK
-b! {head}\\x0c{many} => E_BAD_BODY MPUB body too big 20062 > 64
-b closed
+b! {head}\\x0c{many} => E_BAD_BODY MPUB body too big 20062 > 64; closed
 stats made => depth 9, messages 9, bytes 18000
-c! {}\\x0c{many} => E_BAD_BODY MPUB body too big 20062 > 64
-c closed
+c! {}\\x0c{many} => E_BAD_BODY MPUB body too big 20062 > 64; closed
 stats also => depth 0
-d! {}\\x0a{all} => E_BAD_BODY MPUB body too big 20059 > 64
-d closed
+d! {}\\x0a{all} => E_BAD_BODY MPUB body too big 20059 > 64; closed
 ",
             head.replace("made", "also"),
             head.replace("made", "whole")
@@ -1172,11 +991,11 @@ d closed
 // --- upgrades
 
 fn with_upgrades() -> crate::BrokerOptions {
-    let mut options = script::options();
-    options.server.tls_available = true;
-    options.server.snappy_available = true;
-    options.server.deflate_available = true;
-    options
+    changed(script::options(), |it| {
+        it.server.tls_available = true;
+        it.server.snappy_available = true;
+        it.server.deflate_available = true;
+    })
 }
 
 /// The answer to an IDENTIFY that is granted these.
@@ -1201,16 +1020,13 @@ fn upgrades_follow_the_answer_one_by_one() {
         with_upgrades(),
         &format!(
             "
-a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"snappy\":true,\"heartbeat_interval\":1000}}
-a< {both}
+a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"snappy\":true,\"heartbeat_interval\":1000}} => {both}
 a upgrades to TLS
 a: PUB t | waits
 +3s
-a upgraded
-a< OK
+a upgraded => a< OK
 a upgrades to snappy
-a upgraded
-a< OK
+a upgraded => a< OK
 a< OK
 stats t => depth 1, messages 1, bytes 5
 a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"snappy\":true}} => {none}
@@ -1223,11 +1039,9 @@ a: PUB t | x => OK
         with_upgrades(),
         &format!(
             "
-a: IDENTIFY | {{\"feature_negotiation\":true,\"deflate\":true,\"deflate_level\":3}}
-a< {deflate}
+a: IDENTIFY | {{\"feature_negotiation\":true,\"deflate\":true,\"deflate_level\":3}} => {deflate}
 a upgrades to deflate (level 3)
-a upgraded
-a< OK
+a upgraded => a< OK
 a: NOP
 "
         ),
@@ -1242,12 +1056,10 @@ fn an_upgrade_that_takes_too_long_fails() {
             with_upgrades(),
             &format!(
                 "
-a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"heartbeat_interval\":{heartbeat}}}
-a< {tls}
+a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true,\"heartbeat_interval\":{heartbeat}}} => {tls}
 a upgrades to TLS
 +4s
-+1s => a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout
-a closed
++1s => a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout; closed
 "
             ),
         );
@@ -1326,13 +1138,11 @@ a: PUB t | x => OK
 open fails
 a: PUB t | x
 a: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true}}
-+250ms
-a< OK
++250ms => a< OK
 a< {tls}
 a upgrades to TLS
 +4900ms
-+100ms => a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout
-a closed
++100ms => a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout; closed
 "
         ),
     );
@@ -1350,20 +1160,14 @@ fn without_required_tls_there_is_only_identify() {
         options,
         &format!(
             "
-a: PUB t | x => E_INVALID cannot PUB in current state (TLS required)
-a closed
-b: IDENTIFY | {{\"feature_negotiation\":true,\"snappy\":true}}
-b< {snappy}
+a: PUB t | x => E_INVALID cannot PUB in current state (TLS required); closed
+b: IDENTIFY | {{\"feature_negotiation\":true,\"snappy\":true}} => {snappy}
 b upgrades to snappy
-b upgraded
-b< OK
-b: FOO => E_INVALID cannot FOO in current state (TLS required)
-b closed
-c: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true}}
-c< {tls}
+b upgraded => b< OK
+b: FOO => E_INVALID cannot FOO in current state (TLS required); closed
+c: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true}} => {tls}
 c upgrades to TLS
-c upgraded
-c< OK
+c upgraded => c< OK
 c: PUB t | x => OK
 "
         ),

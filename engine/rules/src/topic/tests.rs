@@ -8,12 +8,33 @@ use diskq_log::{ChannelFacts, Checkpoint, Damage, DamageKind, Recovered, TopicFa
 use wire::decode::ClientState;
 use wire::identify::{ClientSettings, ServerSettings};
 
+const NOW: Now = Now {
+    mono: Duration::from_secs(1),
+    wall_ns: 1 << 60,
+};
+
+fn name() -> TopicName<'static> {
+    TopicName::new(b"orders").expect("a name")
+}
+
 fn topic() -> Topic {
     let options = TopicOptions {
         mem_queue_size: 0,
         ..TopicOptions::default()
     };
-    Topic::new(TopicName::new(b"orders").expect("a name"), options)
+    Topic::new(name(), options)
+}
+
+/// The topic and its channel in nsqd.dat, of which one is paused.
+fn listed(is_topic_paused: bool) -> TopicFacts {
+    TopicFacts {
+        name: "orders".to_owned(),
+        paused: is_topic_paused,
+        channels: vec![ChannelFacts {
+            name: "billing".to_owned(),
+            paused: !is_topic_paused,
+        }],
+    }
 }
 
 /// Regression: a timeout in one channel also pumped the channels whose next message was on its way from the disk.
@@ -137,10 +158,7 @@ fn publish(topic: &mut Topic, keeper: &Keeper<SimFiles>, now: Now, defer_ms: u32
 /// not at all if the topic was emptied meanwhile. So the grace kept them beyond its bound.
 #[test]
 fn a_grace_keeps_the_newest_of_messages_that_several_turns_give() {
-    let now = Now {
-        mono: Duration::from_secs(1),
-        wall_ns: 1 << 60,
-    };
+    let now = NOW;
     let keeper = Keeper::new(SimFiles::new(), "/data");
     for is_emptied in [false, true] {
         let mut topic = topic();
@@ -208,21 +226,9 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
             origins: Vec::new(),
             damage: vec![damage(kind)],
         };
-        let listed = TopicFacts {
-            name: "orders".to_owned(),
-            paused: false,
-            channels: vec![ChannelFacts {
-                name: "billing".to_owned(),
-                paused: true,
-            }],
-        };
-        let name = TopicName::new(b"orders").expect("a name");
-        let now = Now {
-            mono: Duration::ZERO,
-            wall_ns: 1 << 60,
-        };
-        let mut times = DueTimes::new(now, 0, Duration::ZERO);
-        let topic = Topic::restore(name, topic().options, &mut times, recovered, Some(&listed));
+        let (listed, options) = (listed(false), topic().options);
+        let mut times = DueTimes::new(NOW, 0, Duration::ZERO);
+        let topic = Topic::restore(name(), options, &mut times, recovered, Some(&listed));
         let channel = topic.channels.find("billing");
         assert_eq!(channel.is_some(), is_there, "{kind:?}");
     }
@@ -231,10 +237,7 @@ fn a_channel_outlives_the_loss_of_newer_checkpoints() {
 /// Regression: such a channel got none of the messages of the grace in which it was made.
 #[test]
 fn a_channel_that_checkpoints_have_lost_gets_the_messages_of_its_grace() {
-    let now = Now {
-        mono: Duration::from_secs(1),
-        wall_ns: 1 << 60,
-    };
+    let now = NOW;
     for is_over in [false, true] {
         let keeper = Keeper::new(SimFiles::new(), "/data");
         let mut before = topic();
@@ -244,53 +247,32 @@ fn a_channel_that_checkpoints_have_lost_gets_the_messages_of_its_grace() {
         for job in before.log.close() {
             keeper.handle("orders", job);
         }
-        let data_path = std::path::Path::new("/data");
-        let opened = diskq::open_log(
-            keeper.files(),
-            data_path,
-            "orders",
-            LogOptions::default(),
-            now.wall_ns,
-        );
+        let (path, options) = (std::path::Path::new("/data"), LogOptions::default());
+        let opened = diskq::open_log(keeper.files(), path, "orders", options, now.wall_ns);
         let mut recovered = opened.expect("a log");
         let found = recovered.found.clone();
         assert_eq!(found.iter().map(|range| range.len()).sum::<u64>(), 3);
-        let runs = found.iter().map(|range| diskq_log::CheckpointRun {
-            start: range.start,
-            count: range.len(),
-            attempts: 0,
-            due_ns: 0,
-        });
-        let grace_ns = 60_000_000_000;
+        let runs = found
+            .iter()
+            .map(|range| diskq_log::CheckpointRun::fresh(*range, 0));
+        let until_ns = [now.wall_ns + 60_000_000_000, now.wall_ns - 1];
         recovered.checkpoint = Some(Checkpoint {
             number: 1,
             next: found.last().expect("messages").end,
             paused: false,
             grace: Some(diskq_log::GraceCheckpoint {
-                until_ns: if is_over {
-                    now.wall_ns - 1
-                } else {
-                    now.wall_ns + grace_ns
-                },
+                until_ns: until_ns[usize::from(is_over)],
                 runs: runs.collect(),
             }),
             ..Checkpoint::default()
         });
         recovered.damage.push(damage(DamageKind::CheckpointFile));
-        let listed = TopicFacts {
-            name: "orders".to_owned(),
-            // Newer than the checkpoint or older: nobody knows. Its end would be lost.
-            paused: true,
-            channels: vec![ChannelFacts {
-                name: "billing".to_owned(),
-                paused: false,
-            }],
-        };
-        let name = TopicName::new(b"orders").expect("a name");
+        // The pause is newer than the checkpoint or older: nobody knows. Its end would be lost.
+        let listed = listed(true);
         let mut options = topic().options;
         options.grace.period = Duration::from_secs(60);
         let mut times = DueTimes::new(now, 0, Duration::ZERO);
-        let topic = Topic::restore(name, options, &mut times, recovered, Some(&listed));
+        let topic = Topic::restore(name(), options, &mut times, recovered, Some(&listed));
         let id = topic.channels.find("billing").expect("the list has it");
         assert_eq!(topic.channels[id].depth(), 3, "{is_over}");
         assert!(topic.pause.is_none(), "the checkpoint says so");

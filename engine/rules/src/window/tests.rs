@@ -13,10 +13,26 @@ fn other() -> ClientId {
 }
 
 fn seqs(start: u64, end: u64) -> SeqRange {
-    SeqRange {
-        start: Seq(start),
-        end: Seq(end),
+    SeqRange::new(Seq(start), Seq(end))
+}
+
+/// A window with these messages in flight, for a minute.
+fn with(start: u64, end: u64) -> Window {
+    let mut window = Window::default();
+    fly(&mut window, start, end);
+    window
+}
+
+/// Delivers messages.
+fn fly(window: &mut Window, start: u64, end: u64) {
+    window.insert(seqs(start, end), owner(), 1, Duration::ZERO, MINUTE);
+}
+
+fn take_all(window: &mut Window, seqs: impl IntoIterator<Item = u64>) {
+    for seq in seqs {
+        window.take(Seq(seq), owner()).unwrap();
     }
+    window.check();
 }
 
 fn expire(window: &mut Window, now: Duration) -> Vec<u64> {
@@ -44,8 +60,7 @@ fn expire_in_slices(window: &mut Window, now: Duration, entries: usize) -> Vec<u
 
 #[test]
 fn only_the_owner_takes_and_only_once() {
-    let mut window = Window::default();
-    window.insert(seqs(10, 13), owner(), 1, Duration::ZERO, MINUTE);
+    let mut window = with(10, 13);
     assert_eq!(window.take(Seq(11), other()), Err(NotYours::OtherOwner));
     assert_eq!(window.take(Seq(11), owner()).map(|e| e.attempts), Ok(1));
     assert_eq!(window.take(Seq(11), owner()), Err(NotYours::NotInFlight));
@@ -60,22 +75,16 @@ fn touch_moves_the_deadline_up_to_the_cap() {
     let mut window = Window::default();
     let second = Duration::from_secs(1);
     window.insert(seqs(1, 3), owner(), 1, Duration::ZERO, 2 * second);
-    window
-        .touch(Seq(1), owner(), second, 2 * second, 5 * second)
-        .unwrap();
+    let touch = |window: &mut Window, now: u32| {
+        window.touch(Seq(1), owner(), now * second, 2 * second, 5 * second)
+    };
+    assert_eq!(touch(&mut window, 1), Ok(()));
     assert_eq!(expire(&mut window, second * 2 + TICK), [2]);
-    window
-        .touch(Seq(1), owner(), second * 2, 2 * second, 5 * second)
-        .unwrap();
-    window
-        .touch(Seq(1), owner(), second * 4, 2 * second, 5 * second)
-        .unwrap();
+    assert_eq!(touch(&mut window, 2), Ok(()));
+    assert_eq!(touch(&mut window, 4), Ok(()));
     assert!(expire(&mut window, second * 5 - TICK).is_empty());
     assert_eq!(expire(&mut window, second * 5 + TICK), [1]);
-    assert_eq!(
-        window.touch(Seq(1), owner(), second, second, second),
-        Err(NotYours::NotInFlight)
-    );
+    assert_eq!(touch(&mut window, 1), Err(NotYours::NotInFlight));
 }
 
 #[test]
@@ -83,16 +92,14 @@ fn one_straggler_does_not_pin_the_ring() {
     let mut window = Window::default();
     window.insert(seqs(0, 1), other(), 1, Duration::ZERO, MINUTE);
     for start in (1..1_000_000).step_by(64) {
-        window.insert(seqs(start, start + 64), owner(), 1, Duration::ZERO, MINUTE);
+        fly(&mut window, start, start + 64);
         for seq in start..start + 64 {
             window.take(Seq(seq), owner()).unwrap();
         }
     }
     window.check();
-    assert!(
-        window.ring.len() as u64 <= RING_ENTRIES_MIN,
-        "the ring stays small"
-    );
+    let places = window.ring.len() as u64;
+    assert!(places <= RING_ENTRIES_MIN, "the ring stays small");
     assert_eq!((window.count(), window.stragglers.len()), (1, 1));
     assert!(window.batches_count < 2000, "{}", window.batches_count);
     assert_eq!(expire(&mut window, 2 * MINUTE), [0]);
@@ -101,15 +108,8 @@ fn one_straggler_does_not_pin_the_ring() {
 
 #[test]
 fn a_gap_of_any_width_costs_nothing() {
-    let mut window = Window::default();
-    window.insert(seqs(5, 6), owner(), 1, Duration::ZERO, MINUTE);
-    window.insert(
-        seqs(1 << 53, (1 << 53) + 2),
-        owner(),
-        1,
-        Duration::ZERO,
-        MINUTE,
-    );
+    let mut window = with(5, 6);
+    fly(&mut window, 1 << 53, (1 << 53) + 2);
     window.insert(seqs(7, 8), owner(), 2, Duration::ZERO, MINUTE);
     window.check();
     assert_eq!(window.count(), 4);
@@ -129,21 +129,13 @@ fn agrees_with_a_simple_model() {
         let mut returned: Vec<u64> = Vec::new();
         let (mut next, mut now) = (random.below(1000), Duration::ZERO);
         for _ in 0..400 {
-            let owner = if random.below(2) == 0 {
-                owner()
-            } else {
-                other()
-            };
+            let owner = [owner(), other()][random.below(2) as usize];
             let timeout = Duration::from_millis([1000, 1500, 60_000][random.below(3) as usize]);
             match random.below(10) {
                 0..=2 => {
                     let run = seqs(next, next + 1 + random.below(80));
-                    next = run.end.0
-                        + if random.below(20) == 0 {
-                            random.below(200_000)
-                        } else {
-                            0
-                        };
+                    let has_gap = random.below(20) == 0;
+                    next = run.end.0 + if has_gap { random.below(200_000) } else { 0 };
                     window.insert(run, owner, 1, now, timeout);
                     for seq in run.start.0..run.end.0 {
                         model.insert(seq, (owner, round_up(now + timeout), now));
@@ -157,23 +149,16 @@ fn agrees_with_a_simple_model() {
                 }
                 4..=6 => {
                     for _ in 0..random.below(60) {
-                        let seq = match model
-                            .iter()
-                            .nth(random.below(1 + model.len() as u64) as usize)
-                        {
-                            Some((seq, _)) => *seq,
-                            None => random.below(next + 2),
-                        };
+                        let nth = random.below(1 + model.len() as u64) as usize;
+                        let seq = model.keys().nth(nth).copied();
+                        let seq = seq.unwrap_or_else(|| random.below(next + 2));
                         let expected = match model.get(&seq) {
                             None => Err(NotYours::NotInFlight),
                             Some(entry) if entry.0 != owner => Err(NotYours::OtherOwner),
                             Some(_) => Ok(()),
                         };
-                        assert_eq!(
-                            window.take(Seq(seq), owner).map(|_| ()),
-                            expected,
-                            "seed {seed}"
-                        );
+                        let taken = window.take(Seq(seq), owner).map(drop);
+                        assert_eq!(taken, expected, "seed {seed}");
                         if expected.is_ok() {
                             model.remove(&seq);
                             returned.push(seq);
@@ -195,11 +180,8 @@ fn agrees_with_a_simple_model() {
                         _ => expire_in_slices(&mut window, now, 1 + random.below(50) as usize),
                     };
                     expired.sort_unstable();
-                    let due: Vec<u64> = model
-                        .iter()
-                        .filter(|(_, e)| e.1 <= now)
-                        .map(|(seq, _)| *seq)
-                        .collect();
+                    let due = model.iter().filter(|(_, entry)| entry.1 <= now);
+                    let due: Vec<u64> = due.map(|(seq, _)| *seq).collect();
                     assert_eq!(expired, due, "seed {seed}");
                     for seq in due {
                         model.remove(&seq);
@@ -210,10 +192,8 @@ fn agrees_with_a_simple_model() {
             window.check();
             assert_eq!(window.count(), model.len() as u64, "seed {seed}");
             let first_due = model.values().map(|e| e.1).min();
-            assert!(
-                window.next_timeout() <= first_due || first_due.is_none(),
-                "never late"
-            );
+            let is_late = window.next_timeout() > first_due && first_due.is_some();
+            assert!(!is_late);
         }
     }
 }
@@ -222,36 +202,19 @@ fn agrees_with_a_simple_model() {
 /// looked at all: a consumer that touches one message in a loop stalled its shard.
 #[test]
 fn touching_one_message_in_a_loop_leaves_nothing_behind() {
-    let mut window = Window::default();
-    let owner = owner();
-    let (timeout, timeout_max) = (Duration::from_secs(60), Duration::from_secs(900));
-    let seq = Seq(1);
-    window.insert(
-        SeqRange {
-            start: seq,
-            end: seq.offset(1),
-        },
-        owner,
-        1,
-        Duration::ZERO,
-        timeout,
-    );
+    let mut window = with(1, 2);
+    let timeout_max = Duration::from_secs(900);
+    let touch = |window: &mut Window, now| {
+        let touched = window.touch(Seq(1), owner(), now, MINUTE, timeout_max);
+        touched.expect("it is in flight");
+    };
     for step in 0..100_000 {
-        let now = Duration::from_millis(step / 2);
-        window
-            .touch(seq, owner, now, timeout, timeout_max)
-            .expect("it is in flight");
+        touch(&mut window, Duration::from_millis(step / 2));
     }
-    assert!(
-        window.batches_count <= 2 * 513 + 100,
-        "{} batches",
-        window.batches_count
-    );
-    let capped = Duration::from_secs(890);
+    let batches = window.batches_count;
+    assert!(batches <= 2 * 513 + 100, "{batches} batches");
     for _ in 0..100 {
-        window
-            .touch(seq, owner, capped, timeout, timeout_max)
-            .expect("it is in flight");
+        touch(&mut window, Duration::from_secs(890));
     }
     assert_eq!(window.irregular.len(), 1);
     window.check();
@@ -263,42 +226,33 @@ fn touching_one_message_in_a_loop_leaves_nothing_behind() {
 fn free_places_and_old_entries_leave_a_long_ring_in_parts() {
     const LONG: u64 = 200_000;
     let far = 100 * LONG;
-    let mut window = Window::default();
-    window.insert(seqs(0, LONG), owner(), 1, Duration::ZERO, MINUTE);
-    for seq in 1..LONG - 1 {
-        window.take(Seq(seq), owner()).unwrap();
-    }
-    window.take(Seq(0), owner()).unwrap();
-    window.check();
+    let mut window = with(0, LONG);
+    take_all(&mut window, (1..LONG - 1).chain([0]));
     let places = LONG as usize - window.ring.len();
     assert!(places <= ring::PIECE, "{places} places left the ring");
     let mut next = LONG;
     while window.ring.len() > 2 * RING_ENTRIES_MIN as usize {
         let before = window.ring.len();
-        window.insert(seqs(next, next + 1), owner(), 1, Duration::ZERO, MINUTE);
+        fly(&mut window, next, next + 1);
         next += 1;
         assert!(before - window.ring.len() <= ring::PIECE + MOVES_MAX);
     }
-    window.insert(seqs(next, next + LONG), owner(), 1, Duration::ZERO, MINUTE);
+    fly(&mut window, next, next + LONG);
     for seq in [far, far + 1, 2 * far] {
         let (before, stragglers) = (window.ring.len(), window.stragglers.len());
-        window.insert(seqs(seq, seq + 1), owner(), 1, Duration::ZERO, MINUTE);
+        fly(&mut window, seq, seq + 1);
         window.check();
         assert!(before - window.ring.len() <= ring::PIECE + MOVES_MAX);
         assert!(window.stragglers.len() - stragglers <= MOVES_MAX + 1);
     }
-    for seq in [far, far + 1, 2 * far, next, next + LONG - 1] {
-        window.take(Seq(seq), owner()).unwrap();
-    }
-    window.check();
+    take_all(&mut window, [far, far + 1, 2 * far, next, next + LONG - 1]);
 }
 
 /// Regression: when messages were touched one by one, one call went through all their batches.
 #[test]
 fn finished_batches_are_forgotten_a_few_at_a_time() {
     const MESSAGES: u64 = 5_000;
-    let mut window = Window::default();
-    window.insert(seqs(0, MESSAGES), owner(), 1, Duration::ZERO, MINUTE);
+    let mut window = with(0, MESSAGES);
     let mut most = 0;
     for round in 1..10 {
         let now = Duration::from_secs(round);

@@ -14,8 +14,7 @@ p: PUB t | x => OK
 +1s
 p: PUB t | y => OK
 oldest t/ch => 2000 ms
-a consumes t ch 3
-a< w (1), x (1), y (1)
+a consumes t ch 3 => a< w (1), x (1), y (1)
 +1s
 oldest t/ch => 3000 ms
 a: FIN #w
@@ -43,8 +42,7 @@ p: MPUB t | x,y => OK
 oldest t/ch => 4000 ms
 restart
 oldest t/ch => 4010 ms
-b consumes t ch 1
-b< x (1)
+b consumes t ch 1 => b< x (1)
 oldest t/ch => 4010 ms
 b: FIN #x => y (1)
 b: FIN #y

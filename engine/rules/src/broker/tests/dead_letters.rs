@@ -1,12 +1,20 @@
 //! Messages that have reached their attempts go to the dead-letter topic.
 
-use super::script::{check_with, options};
+use super::script::{changed, check_with, options};
 use crate::{BrokerOptions, DeadLetterRules, UnclaimedBounds, UnclaimedRules};
+
+/// The rule for one topic and channel.
+pub(super) fn rule(topic: &str, channel: &str, attempts: u16, to: &str) -> DeadLetterRules {
+    let mut rules = DeadLetterRules::default();
+    rules
+        .add(topic, channel, attempts, to)
+        .expect("a valid rule");
+    rules
+}
 
 /// Options with `t/ch` to `d` after two attempts, and `d/retry` to `e` after one.
 fn with_rules() -> BrokerOptions {
-    let mut rules = DeadLetterRules::default();
-    rules.add("t", "c*", 2, "d").expect("right");
+    let mut rules = rule("t", "c*", 2, "d");
     rules.add("d", "retry", 1, "e").expect("right");
     let mut options = options();
     options.topic.dead_letters = rules.into();
@@ -43,8 +51,7 @@ a: FIN #y
 dead t/ch => 1 went to d, 0 wait
 stats t/ch => depth 0, messages 2, requeued 2, clients 1
 oldest t/ch => 0 ms
-b consumes d other 1
-b< x (1)
+b consumes d other 1 => b< x (1)
 dead d/other => no rule
 b: REQ #x 0 => x (2)
 b: REQ #x 0 => x (3)
@@ -117,8 +124,7 @@ stats d => depth 1, messages 1, bytes 1
 
 dead_letters_of_dead_letters: "
 a: REQ #x 0
-b consumes d retry 1
-b< x (1)
+b consumes d retry 1 => b< x (1)
 b: REQ #x 0
 +5s
 dead t/ch => 1 went to d, 0 wait
@@ -144,41 +150,25 @@ a< x (1)
 a: REQ #x 0 uncounted => x (1)
 a: REQ #x 0 => x (2)
 a: REQ #x 0 uncounted => x (2)
-a: REQ #x 0 free => E_INVALID REQ unknown option free
-a closed
+a: REQ #x 0 free => E_INVALID REQ unknown option free; closed
 ";
-}
 
 /// The message is not finished before the dead-letter topic is synced, so a power failure may double it.
-#[test]
-fn a_power_failure_before_the_sync_loses_nothing() {
-    for seed in 0..20 {
-        check(&format!(
-            "
+a_power_failure_before_the_sync_loses_nothing [for seed in 0..20]: "
 +3s
 a: REQ #x 0
 power lost {seed}
 +5s
 dead t/ch => 1 went to d, 0 wait
-"
-        ));
-    }
-}
+";
 
-#[test]
-fn a_power_failure_after_the_sync_loses_nothing() {
-    for seed in 0..20 {
-        check(&format!(
-            "
+a_power_failure_after_the_sync_loses_nothing [for seed in 0..20]: "
 a: REQ #x 0
 +2s
 dead t/ch => 1 went to d, 0 wait
 power lost {seed}
-b consumes d all 1
-b< x (1)
-"
-        ));
-    }
+b consumes d all 1 => b< x (1)
+";
 }
 
 /// The bound of a channel was the only one, so ten thousand channels could have ten thousand times its bytes on their way.
@@ -206,14 +196,10 @@ fn the_letters_of_all_channels_have_a_bound_and_all_arrive() {
     check_with(options, &script);
 }
 
+scripts! {
 /// A drain refused letters that waited for the start of their topic, with an ERROR line, and they were sent again later.
-#[test]
-fn a_drain_keeps_letters_that_wait_for_their_topic() {
-    let mut options = with_rules();
-    options.asks_for_channels = true;
-    check_with(
-        options,
-        "
+a_drain_keeps_letters_that_wait_for_their_topic:
+    changed(with_rules(), |it| it.asks_for_channels = true), "
 a: SUB t ch
 channels t ch => a< OK
 a: RDY 1
@@ -229,6 +215,5 @@ channels d all
 errors
 +2s
 dead t/ch => 1 went to d, 0 wait
-",
-    );
+";
 }

@@ -1,6 +1,6 @@
 //! A drain: what is refused, what is owed, and what the nsqlookupds are told.
 
-use super::script::{check, check_with, options, with_grace};
+use super::script::{changed, check, check_with, options, with_grace};
 use crate::{Broker, Now, Output, TaskId};
 use std::time::Duration;
 use wire::name::TopicName;
@@ -10,12 +10,9 @@ publishes_are_refused_and_consumers_are_served: "
 a: PUB t | x => OK
 b: SUB t ch => OK
 drain on
-a: PUB t | y; PUB t | z => E_PUB_FAILED PUB failed draining, publish to another nsqd
-a closed
-c: MPUB t | y,z => E_MPUB_FAILED MPUB failed draining, publish to another nsqd
-c closed
-d: DPUB new 5 | y => E_DPUB_FAILED DPUB failed draining, publish to another nsqd
-d closed
+a: PUB t | y; PUB t | z => E_PUB_FAILED PUB failed draining, publish to another nsqd; closed
+c: MPUB t | y,z => E_MPUB_FAILED MPUB failed draining, publish to another nsqd; closed
+d: DPUB new 5 | y => E_DPUB_FAILED DPUB failed draining, publish to another nsqd; closed
 owed => 1 messages are owed: 1 waiting
 b: RDY 1 => x (1)
 owed => 1 messages are owed: 1 in flight
@@ -45,8 +42,7 @@ drain on
 owed
 = 4 messages are owed: 2 waiting, 2 without a channel or behind a pause; absent/ch has no consumer, none has no \
 channel, paused/ch is paused, stopped is paused
-d consumes none new 1
-d< x (1)
+d consumes none new 1 => d< x (1)
 d: FIN #x
 owed
 = 3 messages are owed: 2 waiting, 1 without a channel or behind a pause; absent/ch has no consumer, paused/ch is \
@@ -81,8 +77,7 @@ unasked t ch => a< OK
 drain on
 owed
 = 2 messages are owed: 1 waiting, 1 in the grace of a new topic; t has a grace that ends in 61 s, t/ch has no consumer
-b consumes t ch 1
-b< x (1)
+b consumes t ch 1 => b< x (1)
 b: FIN #x
 owed => 1 messages are owed: 1 in the grace of a new topic; t has a grace that ends in 61 s
 a gone
@@ -93,29 +88,20 @@ owed
 = -t/ch
 = -t
 ";
-}
 
 /// A publish that waits for room is refused as a whole.
-#[test]
-fn a_publish_that_waits_is_refused() {
-    let mut options = options();
-    options.asks_for_channels = true;
-    check_with(
-        options,
-        "
+a_publish_that_waits_is_refused: changed(options(), |it| it.asks_for_channels = true), "
 a: PUB t | x
 drain on
 owed
 = 0 messages are owed
 = -t
-channels t ch => a< E_PUB_FAILED PUB failed draining, publish to another nsqd
-a closed
+channels t ch => a< E_PUB_FAILED PUB failed draining, publish to another nsqd; closed
 owed => 0 messages are owed
 drain off
 = +t
 = +t/ch
-",
-    );
+";
 }
 
 /// Regression: with ten thousand topics, a shard served nobody for tens of milliseconds at the first look.

@@ -1,9 +1,10 @@
 //! Topics that recognise messages by their content.
 
-use super::script::{Session, check_with, options};
+use super::script::{Session, changed, check_with, options};
+use super::{dead_letters, group_commit, unclaimed};
 use crate::{
     BrokerOptions, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow, Output,
-    TaskId, UnclaimedBounds, UnclaimedRules,
+    TaskId, UnclaimedBounds,
 };
 use diskq_log::Request;
 use std::time::Duration;
@@ -18,6 +19,12 @@ fn with_rules(window: KeyWindow) -> BrokerOptions {
     let mut options = options();
     options.topic.dedup = rules.into();
     options
+}
+
+/// These options with the rules.
+fn recognising(options: BrokerOptions) -> BrokerOptions {
+    let rules = with_rules(KeyWindow::Count(1000)).topic.dedup;
+    changed(options, |it| it.topic.dedup = rules)
 }
 
 #[track_caller]
@@ -61,8 +68,7 @@ a: PUB t | x => OK
 c< x (1)
 c: FIN #x
 +20s
-+3600s
-c< _heartbeat_
++3600s => c< _heartbeat_
 a< _heartbeat_
 c< _heartbeat_
 a< _heartbeat_
@@ -75,19 +81,16 @@ stats t/ch => depth 0, messages 1
 
 a_value_in_the_body: r#"
 c consumes j ch 9
-a: PUB j | {"id":1}
-a< OK
+a: PUB j | {"id":1} => OK
 c< {"id":1} (1)
 a: PUB j | {"try":2,"id":1} => OK
-a: PUB j | {"id":"1"}
-a< OK
+a: PUB j | {"id":"1"} => OK
 c< {"id":"1"} (1)
 a: PUB j | no JSON => OK
 c< no JSON (1)
 a: PUB j | no JSON => OK
 c< no JSON (1)
-a: PUB j | {"id":null}
-a< OK
+a: PUB j | {"id":null} => OK
 c< {"id":null} (1)
 keys j => 1 duplicates, 0 of them unverified, 3 without the key, 2 keys
 "#;
@@ -96,11 +99,9 @@ keys j => 1 duplicates, 0 of them unverified, 3 without the key, 2 keys
 pulsar_5218_id_recorded_before_the_message_was_stored: "
 disk full
 a: PUB t | x
-a< E_PUB_FAILED PUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full
-a closed
+a< E_PUB_FAILED PUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full; closed
 b: MPUB t | x,y,x
-b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full
-b closed
+b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full; closed
 keys t => 0 duplicates, 0 of them unverified, 0 without the key, 0 keys
 disk free
 +1s
@@ -147,8 +148,7 @@ a: MPUB t | first,second => OK
 +12s
 restart
 spoil first
-c consumes t ch 9
-c< second (1)
+c consumes t ch 9 => c< second (1)
 a: MPUB t | second,first,first => OK
 c< first (1)
 keys t => 2 duplicates, 0 of them unverified, 0 without the key, 2 keys
@@ -163,8 +163,7 @@ a: MPUB t | first,second => OK
 +12s
 restart
 spoil first
-c consumes t ch 9
-c< second (1)
+c consumes t ch 9 => c< second (1)
 c: FIN #second
 +12s
 restart
@@ -179,8 +178,7 @@ keys_of_an_earlier_process_are_saved_without_new_messages: "
 c: SUB t ch => OK
 a: PUB t | x => OK
 restart
-c consumes t ch 1
-c< x (1)
+c consumes t ch 1 => c< x (1)
 c: FIN #x
 +12s
 restart
@@ -199,39 +197,23 @@ keys t => 1 duplicates, 0 of them unverified, 0 without the key, 1 keys
 create t/ch
 stats t/ch => depth 2, messages 2
 ";
-}
 
 /// A message that a power failure took is stored when it comes again.
-#[test]
-fn a_lost_message_is_not_remembered() {
-    let mut options = with_rules(KeyWindow::Count(1000));
-    options.topic.log.sync_timeout = Duration::from_secs(1000);
-    check_with(
-        options,
-        "
+a_lost_message_is_not_remembered:
+    recognising(changed(options(), |it| it.topic.log.sync_timeout = Duration::from_secs(1000))), "
 c: SUB t ch => OK
 a: PUB t | x => OK
-+30s
-c< _heartbeat_
++30s => c< _heartbeat_
 a< _heartbeat_
 power lost 1
 a: PUB t | x => OK
 keys t => 0 duplicates, 0 of them unverified, 0 without the key, 1 keys
-",
-    );
-}
+";
 
 /// A message that the bounds of a topic without channels drop is as an emptied one: it was stored once, and its retry is no
 /// new message.
-#[test]
-fn a_dropped_message_is_not_stored_again() {
-    let mut rules = UnclaimedRules::default();
-    rules.add("t", UnclaimedBounds::DROP);
-    let mut options = with_rules(KeyWindow::Count(1000));
-    options.topic.unclaimed = rules.into();
-    check_with(
-        options,
-        "
+a_dropped_message_is_not_stored_again:
+    recognising(unclaimed::with_bounds(UnclaimedBounds::DROP)), "
 a: PUB t | x => OK
 stats t => depth 0, messages 1, bytes 1, dropped 1
 c consumes t ch 9
@@ -239,40 +221,27 @@ a: PUB t | x => OK
 a: PUB t | y => OK
 c< y (1)
 keys t => 1 duplicates, 0 of them unverified, 0 without the key, 2 keys
-",
-    );
-}
+";
 
-#[test]
-fn a_duplicate_is_answered_when_the_first_copy_is_synced() {
-    let mut options = with_rules(KeyWindow::Count(1000));
-    options.topic.group_commit = true;
-    options.topic.log.sync_every = 1;
-    check_with(
-        options,
-        "
+a_duplicate_is_answered_when_the_first_copy_is_synced:
+    recognising(group_commit()), "
 c consumes t ch 9
-a: PUB t | x
-c< x (1)
+a: PUB t | x => c< x (1)
 a< OK
 open fails
 a: PUB t | y => c< y (1)
 b: PUB t | y
 b: PUB t | x
-+250ms
-a< OK
++250ms => a< OK
 b< OK
 b< OK
 sync fails
-a: PUB t | z
-c< z (1)
-a< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-a closed
+a: PUB t | z => c< z (1)
+a< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure; closed
 b: PUB t | z
 b< E_PUB_FAILED PUB failed log is read-only since a failed sync: cannot sync /data/t.log/000000000001.segment: simulated failure
 b closed
-",
-    );
+";
 }
 
 /// Regression: see above. Here the start itself finds the damage: in the message, before and after a checkpoint that has
@@ -296,16 +265,9 @@ stats t/ch => depth 1, messages 1
     }
 }
 
-#[test]
-fn two_dead_letters_of_one_body_are_both_stored() {
-    let mut options = with_rules(KeyWindow::Count(1000));
-    let mut letters = crate::DeadLetterRules::default();
-    let added = letters.add("s", "*", 1, "t.dead");
-    added.expect("a rule");
-    options.topic.dead_letters = letters.into();
-    check_with(
-        options,
-        "
+scripts! {
+two_dead_letters_of_one_body_are_both_stored:
+    recognising(changed(options(), |it| it.topic.dead_letters = dead_letters::rule("s", "*", 1, "t.dead").into())), "
 c consumes s one 1
 d consumes s two 1
 a: PUB s | x => OK
@@ -313,14 +275,12 @@ d< x (1)
 c< x (1)
 c: REQ #x 0
 d: REQ #x 0
-+30s
-c< _heartbeat_
++30s => c< _heartbeat_
 d< _heartbeat_
 a< _heartbeat_
 create t.dead/ch
 stats t.dead/ch => depth 2, messages 2
-",
-    );
+";
 }
 
 /// Finishes a message and carries out `actions`. Then loses power in 20 ways, and publishes copies, which are known by their
@@ -429,8 +389,7 @@ fn a_refused_batch_forgets_no_key_in_the_window() {
 a: MPUB t | a,b,c,d,e,f,g => OK
 disk full
 b: MPUB t | a,{large}
-b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000003.segment: simulated: disk full
-b closed
+b< E_MPUB_FAILED MPUB failed disk full: cannot allocate /data/t.log/000000000003.segment: simulated: disk full; closed
 a: MPUB t | a,b,c,d,e,f,g => OK
 keys t => 7 duplicates, 0 of them unverified, 0 without the key, 7 keys
 disk free

@@ -1,14 +1,20 @@
 //! Topics that recognise the messages that their publishers send again.
 
-use super::script::{Session, check_with, options};
+use super::group_commit;
+use super::script::{Session, changed, check_with, options};
 use crate::{BrokerOptions, DedupRule, DedupRules, PublisherRule};
 
 /// Options with a rule for the topics `t*`.
-fn with_rule() -> BrokerOptions {
+pub(super) fn with_rule() -> BrokerOptions {
+    with_memory(PublisherRule::MEMORY_DEFAULT)
+}
+
+/// The same, with so many bytes for the numbers.
+fn with_memory(memory_bytes: u64) -> BrokerOptions {
     let mut rules = DedupRules::default();
     let rule = PublisherRule {
         window: PublisherRule::WINDOW_DEFAULT,
-        memory_bytes: PublisherRule::MEMORY_DEFAULT,
+        memory_bytes,
     };
     rules.add("t*", DedupRule::Publisher(rule));
     let mut options = options();
@@ -71,15 +77,13 @@ pulsar_5218_id_recorded_before_the_message_was_stored: "
 a is 7f
 disk full
 a: PUB t 0 | x
-a< E_PUB_FAILED PUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full
-a closed
+a< E_PUB_FAILED PUB failed disk full: cannot allocate /data/t.log/000000000001.segment: simulated: disk full; closed
 disk free
 +1s
 b is 7f
 b: PUB t 0 | x => OK
 dedup t => 0 duplicates, 0 unchecked, 1 publishers
-c consumes t ch 1
-c< x (1)
+c consumes t ch 1 => c< x (1)
 ";
 
 /// RabbitMQ's streams drop every message whose id is not above the highest one.
@@ -146,24 +150,10 @@ disk full
 a: PUB t 0 | x => OK
 dedup t => 1 duplicates, 0 unchecked, 1 publishers
 ";
-}
 
 /// Redpanda refused the next message of a producer that it had evicted. Here such a publisher is accepted like a new one,
-/// and its eviction is counted.
-#[test]
-fn redpanda_22670_idle_publisher_evicted_then_refused() {
-    let mut rules = DedupRules::default();
-    // Room for two publishers of 352 bytes each.
-    let rule = PublisherRule {
-        window: PublisherRule::WINDOW_DEFAULT,
-        memory_bytes: 800,
-    };
-    rules.add("t", DedupRule::Publisher(rule));
-    let mut options = with_rule();
-    options.topic.dedup = rules.into();
-    check_with(
-        options,
-        "
+/// and its eviction is counted. There is room for two publishers of 352 bytes each.
+redpanda_22670_idle_publisher_evicted_then_refused: with_memory(800), "
 a is 7f
 b is 80
 c is 81
@@ -177,8 +167,7 @@ a: MPUB t 0 | x,w => OK
 c: PUB t 0 | z => OK
 dedup t => 2 duplicates, 0 unchecked, 2 publishers, 2 forgotten
 stats t => depth 5, messages 5, bytes 5
-",
-    );
+";
 }
 
 /// NATS let a message through again after a restart.
@@ -271,34 +260,23 @@ stats t/ch => {stats}
     }
 }
 
+scripts! {
 /// A load that finds a message damaged leaves its number, saved or not: see above.
-#[test]
-fn the_number_of_a_message_that_a_load_finds_damaged_stays() {
-    for before in ["", "+12s\n"] {
-        check(&format!(
-            "
+the_number_of_a_message_that_a_load_finds_damaged_stays [for before in ["", "+12s\n"]]: "
 create t/ch
 a is 7f
 a: MPUB t 0 | first,second => OK
 {before}restart
 spoil first
-c consumes t ch 9
-c< second (1)
+c consumes t ch 9 => c< second (1)
 a is 7f
 a: PUB t 0 | first => OK
 dedup t => 1 duplicates, 0 unchecked, 1 publishers
-"
-        ));
-    }
-}
+";
 
 /// Regression: a crash left a save of numbers in the page cache only. The next process believed the save, and gave up the
 /// messages above the save before. Then a power failure took the save, and the messages were stored twice.
-#[test]
-fn a_save_that_a_crash_has_left_is_not_yet_durable() {
-    for seed in 0..40 {
-        check(&format!(
-            "
+a_save_that_a_crash_has_left_is_not_yet_durable [for seed in 0..40]: "
 c consumes t ch 9
 a is 7f
 a: PUB t 0 | x => OK
@@ -317,42 +295,30 @@ power lost {seed}
 a is 7f
 a: MPUB t 0 | x,y => OK
 dedup t => 2 duplicates, 0 unchecked, 1 publishers
-"
-        ));
-    }
-}
+";
 
-#[test]
-fn a_duplicate_is_answered_when_the_first_copy_is_synced() {
-    let mut options = with_rule();
-    options.topic.group_commit = true;
-    options.topic.log.sync_every = 1;
-    check_with(
-        options,
-        "
+a_duplicate_is_answered_when_the_first_copy_is_synced: changed(group_commit(), |it| {
+    it.topic.dedup = with_rule().topic.dedup;
+    it.server.takes_numbers = true;
+}), "
 c consumes t ch 9
 a is 7f
 b is 7f
-a: PUB t 0 | x
-c< x (1)
+a: PUB t 0 | x => c< x (1)
 a< OK
 open fails
 a: PUB t 1 | y => c< y (1)
 b: PUB t 1 | y
 b: PUB t 0 | x
-+250ms
-a< OK
++250ms => a< OK
 b< OK
 b< OK
 sync fails
-a: PUB t 2 | z
-c< z (1)
-a< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure
-a closed
+a: PUB t 2 | z => c< z (1)
+a< E_PUB_FAILED PUB failed cannot sync /data/t.log/000000000001.segment: simulated failure; closed
 b: PUB t 2 | z
 b< E_PUB_FAILED PUB failed log is read-only since a failed sync: cannot sync /data/t.log/000000000001.segment: simulated failure
 b closed
 dedup t => 2 duplicates, 0 unchecked, 1 publishers
-",
-    );
+";
 }

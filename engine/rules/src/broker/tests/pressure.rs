@@ -95,8 +95,7 @@ a stuck
 p: PUB t | {large} => OK
 a: FIN #x
 stats t/ch => depth 0, in flight 1, messages 2, clients 1
-a reads
-a< {large} (1)
+a reads => a< {large} (1)
 "
     ));
 }
@@ -243,8 +242,7 @@ open fails
 a: PUB t | x
 a: SUB u {channel}; RDY 1
 p: PUB u | n => OK
-+5s
-a< OK
++5s => a< OK
 a< OK
 a< {message} (1)
 "
@@ -253,19 +251,14 @@ a< {message} (1)
     }
 }
 
-#[test]
-fn the_first_deadline_of_a_write_begins_when_the_socket_is_full() {
-    check_with(
-        script::options(),
-        "
+scripts! {
+the_first_deadline_of_a_write_begins_when_the_socket_is_full: script::options(), "
 a: PUB t | x => OK
 +20s
 a stuck
 a: PUB t | x
 +29s
-a reads
-a< OK
+a reads => a< OK
 a< _heartbeat_
-",
-    );
+";
 }

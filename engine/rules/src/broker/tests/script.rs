@@ -18,6 +18,8 @@
 //! a consumes t ch 9   SUB, its `OK`, and RDY 9
 //! a is 7f             IDENTIFY with this publisher's id, and its answer
 //! a closed            the broker closed it
+//! a: PUB => E_INVALID..; closed   ... behind its last answer
+//! ---                 a new broker; what stands behind it is a comment
 //! +500ms              time passes, timers fire one by one
 //! pause t, unpause t/ch, empty t/ch, delete t, create t/ch, stats t, where t/ch, health, restart,
 //! oldest t, oldest t/ch  the age of the oldest message that is not finished
@@ -88,6 +90,16 @@ pub(super) fn options() -> BrokerOptions {
     BrokerOptions::default()
 }
 
+/// Changes options.
+pub(super) fn changed(
+    mut options: BrokerOptions,
+    change: impl FnOnce(&mut BrokerOptions),
+) -> BrokerOptions {
+    change(&mut options);
+    options
+}
+
+#[track_caller]
 pub(super) fn check(script: &str) {
     check_with(options(), script);
 }
@@ -95,7 +107,10 @@ pub(super) fn check(script: &str) {
 /// Runs a script; what happens must be what it says.
 #[track_caller]
 pub(super) fn check_with(options: BrokerOptions, script: &str) {
-    Session::new(options).check(script);
+    for script in format!("---\n{script}").split("\n---") {
+        let (_comment, script) = script.split_once('\n').expect("a line");
+        Session::new(options.clone()).check(script);
+    }
 }
 
 /// The answer to an IDENTIFY with a publisher's id.
@@ -104,20 +119,25 @@ const AGREED: &str = "{\"max_rdy_count\":2500,\"version\":\"1.3.0\",\"max_msg_ti
 /// Writes out the short forms of a script.
 fn written_out(script: &str) -> String {
     let lines = script.trim_start().lines().map(|line| {
+        if let Some(line) = line.strip_suffix("; closed") {
+            let before = line.split_once("< ").map_or(line, |(before, _)| before);
+            let name = before
+                .split([':', '!'])
+                .next()
+                .and_then(|it| it.split(' ').next_back());
+            return written_out(line) + name.expect("split yields a part") + " closed\n";
+        }
         if let Some((act, event)) = line.split_once(" => ") {
             let client = act
                 .split([':', '!'])
                 .next()
                 .filter(|name| !name.contains(' '));
-            return match client {
-                _ if event.contains("< ") || event.ends_with(" closed") => {
-                    format!("{act}\n{}", each_message(event))
-                }
-                Some(name) if name != act => {
-                    format!("{act}\n{}", each_message(&format!("{name}< {event}")))
-                }
-                _ => format!("{act}\n= {event}\n"),
+            let event = match client {
+                _ if event.contains("< ") || event.ends_with(" closed") => each_message(event),
+                Some(name) if name != act => each_message(&format!("{name}< {event}")),
+                _ => format!("= {event}\n"),
             };
+            return written_out(act) + &event;
         }
         let words: Vec<&str> = line.split(' ').collect();
         match words[..] {

@@ -1,10 +1,8 @@
 //! Stops while the disk cannot be synced, and while another shard still serves its clients.
 
+use super::numbers::with_rule;
 use super::script::{Session, options};
-use crate::{
-    Broker, BrokerOptions, DedupRule, DedupRules, ForwardBatch, Now, Output, PublisherRule,
-    ShardId, shard_of,
-};
+use crate::{Broker, BrokerOptions, ForwardBatch, Now, Output, ShardId, shard_of};
 use diskq::{Keeper, SimFiles};
 use wire::encode;
 use wire::name::TopicName;
@@ -98,34 +96,24 @@ fn a_shard_that_stops_takes_no_publish_that_waits_for_room() {
 /// stored.
 #[test]
 fn a_stop_without_a_sync_saves_no_numbers() {
-    let mut rules = DedupRules::default();
-    let rule = PublisherRule {
-        window: PublisherRule::WINDOW_DEFAULT,
-        memory_bytes: PublisherRule::MEMORY_DEFAULT,
-    };
-    rules.add("t*", DedupRule::Publisher(rule));
-    let mut options = options();
-    options.topic.dedup = rules.into();
-    options.server.takes_numbers = true;
-    let identify = "a: IDENTIFY | {\"feature_negotiation\":true,\"publisher_id\":\"7f\"}";
     let mut lost = 0;
     for seed in 0..20 {
-        let mut session = Session::new(options.clone());
-        let lines = [
-            "create t/ch",
-            identify,
-            "a: PUB t 0 | x",
-            "no descriptors 13s",
-            "stop",
-            &format!("power lost {seed}"),
-            "create t/ch",
-            "c: SUB t ch",
-            "c: RDY 9",
-        ];
-        lines.iter().for_each(|line| session.act(line));
+        let mut session = Session::new(with_rule());
+        session.play(&format!(
+            "
+create t/ch
+a is 7f
+a: PUB t 0 | x
+no descriptors 13s
+stop
+power lost {seed}
+create t/ch
+c: SUB t ch
+c: RDY 9
+"
+        ));
         lost += usize::from(!session.transcript().contains("c< x ("));
-        session.act(identify);
-        session.act("a: PUB t 0 | x");
+        session.play("a is 7f\na: PUB t 0 | x");
         let transcript = session.transcript();
         assert_eq!(transcript.matches("c< x (").count(), 1, "{transcript}");
     }

@@ -51,8 +51,7 @@ b: RDY 10 => a (1), b (1), c (1), d (1), f (1), g (1), h (1)
 b: FIN #a; FIN #b; FIN #c; FIN #d; FIN #f; FIN #g; FIN #h
 a: SUB t y; RDY 10 => OK
 a< c (1), d (1), h (1)
-+3000ms
-a< e (1)
++3000ms => a< e (1)
 b< e (1)
 ";
 
@@ -120,22 +119,16 @@ a: MPUB t | a,b
 unasked t => a< OK
 empty t for 1h => InGrace
 stats t => depth 2, messages 2, bytes 2
-+60s
-a< _heartbeat_
++60s => a< _heartbeat_
 a< _heartbeat_
 a closed
 empty t for 1h
 unempty t
 stats t => depth 2, messages 2, bytes 2
 ";
-}
 
 /// Also after a start, no other channel and no later message is in the way of the undo.
-#[test]
-fn a_crash_or_a_stop_ends_no_undo_of_a_topic() {
-    for end in ["restart", "stop\nrestart"] {
-        check(&format!(
-            "
+a_crash_or_a_stop_ends_no_undo_of_a_topic [for end in ["restart", "stop\nrestart"]]: "
 a: MPUB t | a,b; DPUB t 20000 | c => OK
 a< OK
 empty t for 10s
@@ -155,19 +148,10 @@ a: PUB t | e => OK
 unempty t
 {end}
 stats t/x => depth 4, deferred 1
-"
-        ));
-    }
-}
+";
 
 /// With `--sync-every=1`, the answers to an empty and to an unempty wait for the disk.
-#[test]
-fn a_power_failure_takes_neither_the_undo_of_a_topic_nor_its_use() {
-    for seed in 0..20 {
-        check_with(
-            group_commit(),
-            &format!(
-                "
+a_power_failure_takes_neither_the_undo_of_a_topic_nor_its_use [for seed in 0..20]: group_commit(), "
 a: MPUB t | a,b => OK
 empty t for 10s
 power lost {seed}
@@ -178,8 +162,5 @@ power lost {seed}
 undo t => no undo
 stats t => depth 2
 unempty t => NotFound
-"
-            ),
-        );
-    }
+";
 }

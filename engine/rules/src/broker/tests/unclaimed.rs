@@ -1,13 +1,13 @@
 //! The bounds of messages that no channel owns.
 
-use super::script::{check_with, options};
-use crate::{BrokerOptions, GraceOptions, UnclaimedBounds, UnclaimedRules};
+use super::script::{changed, check_with, options, with_grace};
+use crate::{BrokerOptions, UnclaimedBounds, UnclaimedRules};
 use std::time::Duration;
 
 const KEEP: UnclaimedBounds = UnclaimedBounds::KEEP;
 
 /// The bounds of topics whose names begin with `t`.
-fn with_bounds(bounds: UnclaimedBounds) -> BrokerOptions {
+pub(super) fn with_bounds(bounds: UnclaimedBounds) -> BrokerOptions {
     let mut rules = UnclaimedRules::default();
     rules.add("t*", bounds);
     let mut options = options();
@@ -15,11 +15,13 @@ fn with_bounds(bounds: UnclaimedBounds) -> BrokerOptions {
     options
 }
 
-#[test]
-fn dropped_messages_are_counted_and_channels_lose_none() {
-    check_with(
-        with_bounds(UnclaimedBounds::DROP),
-        "
+/// The same, which keeps the newest messages of so many bytes.
+fn keeping(bytes: u64) -> BrokerOptions {
+    with_bounds(UnclaimedBounds { bytes, ..KEEP })
+}
+
+scripts! {
+dropped_messages_are_counted_and_channels_lose_none: with_bounds(UnclaimedBounds::DROP), "
 a: PUB t | x; MPUB t | y,z; DPUB t 500 | later => OK
 a< OK
 a< OK
@@ -35,33 +37,19 @@ b: RDY 5 => w (1)
 b: FIN #w; FIN #last
 a: PUB t#ephemeral | x => OK
 stats t#ephemeral => depth 1, messages 1, bytes 1
-",
-    );
-}
+";
 
-#[test]
-fn the_oldest_messages_go_first() {
-    let bytes = 4 * 51;
-    check_with(
-        with_bounds(UnclaimedBounds { bytes, ..KEEP }),
-        "
+the_oldest_messages_go_first: keeping(4 * 51), "
 a: PUB t | 1 => OK
 a: PUB t | 2 => OK
 a: MPUB t | 3,4,5 => OK
 a: PUB t | 6 => OK
 stats t => depth 4, messages 6, bytes 6, dropped 2
-b consumes t ch 9
-b< 3 (1), 4 (1), 5 (1), 6 (1)
-",
-    );
-}
+b consumes t ch 9 => b< 3 (1), 4 (1), 5 (1), 6 (1)
+";
 
-#[test]
-fn messages_that_are_too_old_go() {
-    let age = Duration::from_secs(64);
-    check_with(
-        with_bounds(UnclaimedBounds { age, ..KEEP }),
-        "
+messages_that_are_too_old_go:
+    with_bounds(UnclaimedBounds { age: Duration::from_secs(64), ..KEEP }), "
 a: PUB t | 1 => OK
 a gone
 +10s
@@ -73,27 +61,17 @@ stats t => depth 2, messages 2, bytes 2
 stats t => depth 1, messages 2, bytes 2, dropped 1
 +10s
 stats t => depth 0, messages 2, bytes 2, dropped 2
-",
-    );
-}
+";
 
-#[test]
-fn a_topic_keeps_everything_in_its_grace_and_before_its_start() {
-    let mut options = with_bounds(UnclaimedBounds::DROP);
-    options.asks_for_channels = true;
-    options.topic.grace = GraceOptions {
-        period: Duration::from_secs(10),
-        bytes_max: 1 << 20,
-    };
-    check_with(
-        options,
-        "
+a_topic_keeps_everything_in_its_grace_and_before_its_start: changed(with_grace(), |it| {
+    it.topic.unclaimed = with_bounds(UnclaimedBounds::DROP).topic.unclaimed;
+    it.topic.grace.period = Duration::from_secs(10);
+}), "
 a: PUB t | x
 unasked t => a< OK
 a: PUB t | y => OK
 stats t => depth 2, messages 2, bytes 2
-b consumes t ch 2
-b< x (1), y (1)
+b consumes t ch 2 => b< x (1), y (1)
 b: FIN #x; FIN #y
 a: PUB t2 | x
 unasked t2 => a< OK
@@ -101,17 +79,10 @@ unasked t2 => a< OK
 stats t2 => depth 1, messages 1, bytes 1
 +1s
 stats t2 => depth 0, messages 1, bytes 1, dropped 1
-",
-    );
-}
+";
 
 /// The messages behind a pause belong to the topic's channels. Without a channel, nobody owns them.
-#[test]
-fn a_pause_keeps_messages_as_long_as_there_is_a_channel() {
-    let bytes = 2 * 51;
-    check_with(
-        with_bounds(UnclaimedBounds { bytes, ..KEEP }),
-        "
+a_pause_keeps_messages_as_long_as_there_is_a_channel: keeping(2 * 51), "
 a: PUB t | 0 => OK
 b: SUB t ch => OK
 pause t
@@ -122,18 +93,10 @@ delete t/ch
 a: PUB t | 5 => OK
 stats t => depth 2, messages 6, bytes 6, dropped 3
 unpause t
-c consumes t new 9
-c< 4 (1), 5 (1)
-",
-    );
-}
+c consumes t new 9 => c< 4 (1), 5 (1)
+";
 
-#[test]
-fn a_restart_keeps_the_bounds() {
-    let bytes = 2 * 51;
-    check_with(
-        with_bounds(UnclaimedBounds { bytes, ..KEEP }),
-        "
+a_restart_keeps_the_bounds: keeping(2 * 51), "
 a: MPUB t | 1,2,3 => OK
 stats t => depth 2, messages 3, bytes 3, dropped 1
 +3s
@@ -141,18 +104,15 @@ restart
 stats t => depth 2
 b: MPUB t | 4,5 => OK
 stats t => depth 2, messages 2, bytes 2, dropped 2
-c consumes t ch 9
-c< 4 (1), 5 (1)
-",
-    );
+c consumes t ch 9 => c< 4 (1), 5 (1)
+";
 }
 
 /// Regression: the messages of others in the same segments were counted, so messages that an undo had brought back exceeded a
 /// bound that is ten times as large.
 #[test]
 fn only_what_the_topic_keeps_counts_behind_an_undo() {
-    let bytes = 2000;
-    let mut options = with_bounds(UnclaimedBounds { bytes, ..KEEP });
+    let mut options = keeping(2000);
     options.topic.log.segment_bytes_min = 4096;
     options.topic.log.segment_bytes_steady = 4096;
     let large = "x".repeat(500);

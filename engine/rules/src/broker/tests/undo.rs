@@ -1,8 +1,8 @@
 //! The undo of empty.
 
-use super::group_commit;
-use super::script::{Session, check, check_with, duration, options};
-use crate::{AdminError, Broker, DeadLetterRules, Now, Outcome, TaskId};
+use super::script::{Session, changed, check, check_with, duration, options};
+use super::{dead_letters, group_commit};
+use crate::{AdminError, Broker, Now, Outcome, TaskId};
 use std::time::Duration;
 
 impl Session {
@@ -173,14 +173,9 @@ a< z (1)
 +18s
 +2s => a< x (1)
 ";
-}
 
 /// The undo is in the checkpoint, so it survives what the answer to the operator survives.
-#[test]
-fn a_crash_or_a_stop_ends_no_undo() {
-    for end in ["restart", "stop\nrestart"] {
-        check(&format!(
-            "
+a_crash_or_a_stop_ends_no_undo [for end in ["restart", "stop\nrestart"]]: "
 a: SUB t ch; RDY 1 => OK
 a: MPUB t | a,b; DPUB t 20000 | c => OK
 a< OK
@@ -206,22 +201,12 @@ undo t/ch => no undo
 {end}
 unempty t/ch => NotFound
 stats t/ch => depth 0
-"
-        ));
-    }
-}
+";
 
 /// With `--sync-every=1`, the answers to an empty and to an unempty wait for the disk.
-#[test]
-fn a_power_failure_takes_neither_an_undo_nor_its_use() {
-    for seed in 0..20 {
-        check_with(
-            group_commit(),
-            &format!(
-                "
+a_power_failure_takes_neither_an_undo_nor_its_use [for seed in 0..20]: group_commit(), "
 a: SUB t ch; RDY 1 => OK
-a: MPUB t | a,b
-a< a (1)
+a: MPUB t | a,b => a (1)
 a< OK
 a: DPUB t 20000 | c => OK
 empty t/ch for 10s
@@ -233,21 +218,10 @@ power lost {seed}
 undo t/ch => no undo
 stats t/ch => depth 2, deferred 1
 unempty t/ch => NotFound
-"
-            ),
-        );
-    }
-}
+";
 
-#[test]
-fn dead_letters_of_an_undo_are_dead_letters_again() {
-    let mut rules = DeadLetterRules::default();
-    rules.add("t", "ch", 1, "dead").expect("a valid rule");
-    let mut options = options();
-    options.topic.dead_letters = rules.into();
-    check_with(
-        options,
-        "
+dead_letters_of_an_undo_are_dead_letters_again:
+    changed(options(), |it| it.topic.dead_letters = dead_letters::rule("t", "ch", 1, "dead").into()), "
 a: SUB t ch; RDY 1 => OK
 a: PUB t | x => OK
 a< x (1)
@@ -257,8 +231,7 @@ unempty t/ch
 +2000ms
 stats t/ch => depth 0, messages 1, clients 1
 stats dead => depth 1, messages 1, bytes 1
-",
-    );
+";
 }
 
 #[test]

@@ -211,47 +211,23 @@ fn a_rule_that_never_counts_is_found() {
     );
 }
 
+/// Topic, channel and dead-letter topic of a rule, and why the rule is refused.
+const REFUSED: &str = r#"
+a b|c|d|has "a b", which is no name, and no name with * in it
+a||d|has "", which is no name, and no name with * in it
+a|c|d/e|has the topic "d/e", which is not a valid name
+a|c|*|has the topic "*", which is not a valid name
+a|c|d#ephemeral|would lose messages: d#ephemeral is ephemeral, so it ends with its last consumer
+a|c|a|makes a circle: dead letters would go from a to a and never end
+"#;
+
 #[test]
 fn wrong_rules() {
     let refused = |all: &[(&str, &str, &str)]| rules(all).expect_err("wrong").to_string();
-    for (topic, channel, to, why) in [
-        (
-            "a b",
-            "c",
-            "d",
-            "has \"a b\", which is no name, and no name with * in it",
-        ),
-        (
-            "a",
-            "",
-            "d",
-            "has \"\", which is no name, and no name with * in it",
-        ),
-        (
-            "a",
-            "c",
-            "d/e",
-            "has the topic \"d/e\", which is not a valid name",
-        ),
-        (
-            "a",
-            "c",
-            "*",
-            "has the topic \"*\", which is not a valid name",
-        ),
-        (
-            "a",
-            "c",
-            "d#ephemeral",
-            "would lose messages: d#ephemeral is ephemeral, so it ends with its last consumer",
-        ),
-        (
-            "a",
-            "c",
-            "a",
-            "makes a circle: dead letters would go from a to a and never end",
-        ),
-    ] {
+    for row in REFUSED.trim().lines() {
+        let [topic, channel, to, why] = row.split('|').collect::<Vec<_>>()[..] else {
+            panic!("{row}")
+        };
         assert_eq!(refused(&[(topic, channel, to)]), why);
     }
     assert_eq!(
