@@ -629,6 +629,16 @@ fn segments_double_with_the_flow_and_grow_with_the_backlog() {
     assert_eq!(sizes[..4], [4096, 4096, 8192, 8192]);
     assert_eq!(sizes.last(), Some(&65_536));
     assert!(sizes.is_sorted(), "{sizes:?}");
+    world.drain();
+    for _ in 0..800 {
+        let seq = world.must_append(300);
+        world.finish(seq);
+        world.pump(1);
+    }
+    let tail = world.log.tail().unwrap();
+    assert_eq!(tail.head.bytes, 4096, "and shrink with it");
+    let bytes = world.log.stats().bytes_on_disk;
+    assert!(bytes < 65_536, "{bytes} bytes of tail, spare and pool");
 }
 
 #[test]

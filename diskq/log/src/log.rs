@@ -849,11 +849,22 @@ impl Log {
         Ok(())
     }
 
-    /// Begins a spent tail anew, if it has room for `bytes` bytes. Returns whether it did.
+    /// Begins a spent tail anew, if it has room for `bytes` bytes. Returns whether it did. A large tail that an earlier
+    /// backlog has left is not begun anew if the supply has another segment.
     fn begin_anew(&mut self, bytes: u32, wall_ns: u64) -> bool {
         let tail = self.segments.tail.as_ref();
-        if !tail.is_some_and(|tail| tail.head.bytes >= bytes && self.is_spent(tail)) {
+        let Some(tail) = tail.filter(|tail| tail.head.bytes >= bytes && self.is_spent(tail)) else {
             return false;
+        };
+        let size = tail.head.bytes;
+        self.follow_backlog();
+        if policy::is_oversized(size, self.supply.steady) {
+            if self.supply.can_give(bytes) {
+                return false;
+            }
+            if !self.supply.has_next() {
+                self.supply.prepare_ahead(&mut self.context);
+            }
         }
         let spent = self.segments.tail.take();
         let Some((number, Residency::Mapped(memory))) = spent.map(|it| (it.number, it.residency))

@@ -88,6 +88,11 @@ pub(crate) fn pages(bytes: u32, is_quicker_than_syncs: bool) -> Pages {
     }
 }
 
+/// Returns whether a segment of `bytes` bytes is that of a larger backlog than `usual` segments are for.
+pub(crate) fn is_oversized(bytes: u32, usual: u32) -> bool {
+    u64::from(bytes) > u64::from(usual) * POOL_SIZES
+}
+
 /// Returns whether the pool takes recycled segments of this size. The size need only be near `usual`, the size of new
 /// segments: a backlog that grows and shrinks changes `usual` all the time. `least` is the size that flow and batches
 /// need.

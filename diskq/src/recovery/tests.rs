@@ -558,6 +558,28 @@ fn a_segment_with_damage_is_set_aside_when_nobody_needs_it() {
     }
 }
 
+/// The file of a torn message stayed for ever as `*.damaged`, although the message was promised to nobody.
+#[test]
+fn a_segment_with_a_torn_message_is_removed_when_nobody_needs_it() {
+    let (files, keeper, mut log) = new_log();
+    for body in [[1; 200], [2; 200], [3; 200]] {
+        append(&mut log, &body, &keeper);
+    }
+    serve(&mut log, &keeper);
+    files.observe(&data_path(), TOPIC, &log);
+    files.damage(&file(1), segment::FRAMES_AT as usize + 300, 1);
+    let recovered = open(&files);
+    assert_eq!(kinds(&recovered), []);
+    let (mut log, found) = take_all(recovered, &keeper, |_, _| {});
+    found.iter().for_each(|range| log.release_range(*range));
+    for _ in 0..2 {
+        record(&mut log, Vec::new(), &keeper);
+    }
+    let names = files.list(&directory()).unwrap().into_iter();
+    let kept = names.filter(|entry| entry.name.contains(".segment"));
+    assert_eq!(kept.map(|entry| entry.name).collect::<Vec<_>>(), [""; 0]);
+}
+
 #[test]
 fn the_next_seq_is_above_everything_ever_named_even_if_the_clock_went_back() {
     let (files, first) = disk_with(80);

@@ -260,11 +260,12 @@ impl Log {
     fn take_memory(&mut self, index: usize, memory: Memory, damage: Vec<Damage>) {
         self.end_loading(index, Residency::Loaded(memory));
         self.segments.note_read(index);
-        self.segments.sealed[index].is_unreadable |= !damage.is_empty();
         for damage in damage {
-            // Damage that the start or an earlier load found is counted and told already.
+            // Damage that the start or an earlier load found is counted and told already. A torn message that the start
+            // found is promised to nobody, and is no reason to keep the file.
             let added = self.segments.add_damage(Which::Sealed(index), damage.seqs);
             if added > 0 || damage.seqs.is_empty() {
+                self.segments.sealed[index].is_unreadable = true;
                 self.context.tell(Notice::Damage(damage));
             }
         }

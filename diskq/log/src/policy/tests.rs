@@ -74,15 +74,16 @@ fn large_pages_are_for_large_segments_of_a_flow_that_is_quicker_than_syncs() {
 
 #[test]
 fn the_pool_keeps_segments_of_about_the_usual_size() {
-    let check = |bytes: u32, usual, least, suits| {
+    let check = |bytes: u32, usual, least, suits, oversized| {
         assert_eq!(suits_pool(bytes.into(), usual, least), suits, "{bytes}");
+        assert_eq!(is_oversized(bytes, usual), oversized, "{bytes}");
     };
-    check(256 * KIB, MIB, 32 * KIB, true);
-    check(256 * KIB - 1, MIB, 32 * KIB, false);
-    check(4 * MIB, MIB, 32 * KIB, true);
-    check(4 * MIB + 1, MIB, 32 * KIB, false);
+    check(256 * KIB, MIB, 32 * KIB, true, false);
+    check(256 * KIB - 1, MIB, 32 * KIB, false, false);
+    check(4 * MIB, MIB, 32 * KIB, true, false);
+    check(4 * MIB + 1, MIB, 32 * KIB, false, true);
     // No batch would fit.
-    check(256 * KIB, MIB, 512 * KIB, false);
+    check(256 * KIB, MIB, 512 * KIB, false, false);
 }
 
 #[test]

@@ -38,10 +38,6 @@ const FIXED_BYTES_MIN: usize = 12;
 /// passes on what another call in this table or in the source makes.
 const MADE_ELSEWHERE: &[(&str, &[&str])] = &[
     (
-        "{permissions}",
-        &["other users of this machine can reach files of nsqd in"],
-    ),
-    (
         "{ignored}",
         &[
             "keys in the config file that mean nothing",

@@ -3,20 +3,21 @@
 use std::task::{Context, Waker};
 use std::time::Duration;
 
-use tokio::sync::Semaphore;
+use futures_util::FutureExt;
 use tokio::sync::oneshot::error::TryRecvError;
 
 use super::*;
 use crate::error::ErrorFrame;
 use crate::producer::command::Bodies;
 use crate::producer::pending::{Answer, Cause};
+use crate::producer::permits::Permits;
 
 /// A session, and the connection of the moment.
 struct Publishing {
     session: Arc<Session>,
     outbox: Outbox,
     connection: ProducerConnection,
-    permits: Arc<Semaphore>,
+    permits: Permits,
 }
 
 /// Makes the next connection of a session. Nobody sees its end.
@@ -38,13 +39,13 @@ impl Publishing {
             session,
             outbox,
             connection,
-            permits: Arc::new(Semaphore::new(10)),
+            permits: Permits::new(10),
         }
     }
 
     fn publish(&self, topic: &'static str, body: &'static str) -> Answering {
         let command = Command::new(topic, Bodies::One(body.into()), None).unwrap();
-        let permit = Arc::clone(&self.permits).try_acquire_owned().unwrap();
+        let permit = self.permits.take().now_or_never().unwrap();
         let queued = self.connection.publish(&command, true, permit);
         queued.expect("the connection is open")
     }
