@@ -52,12 +52,21 @@ fn profile() -> Profile {
     }
 }
 
-fn needs_of(demand: &Demand, profile: &Profile) -> Needs {
-    calculate(demand, profile)
+/// The demand with a change.
+fn demanding(change: impl FnOnce(&mut Demand)) -> Demand {
+    let mut demand = demand();
+    change(&mut demand);
+    demand
+}
+
+/// The needs of a changed demand.
+fn needs_of(change: impl FnOnce(&mut Demand)) -> Needs {
+    calculate(&demanding(change), &profile())
 }
 
 #[track_caller]
-fn check(what: &str, value: f64, expected: f64) {
+fn check(what: &str, value: impl Into<Option<f64>>, expected: f64) {
+    let value = value.into().expect(what);
     let off = (value / expected - 1.0).abs();
     assert!(
         off < 1e-6 || value == expected,
@@ -67,7 +76,7 @@ fn check(what: &str, value: f64, expected: f64) {
 
 #[test]
 fn the_worked_example_by_hand() {
-    let needs = needs_of(&demand(), &profile());
+    let needs = needs_of(|_| ());
     check("mean rate", needs.mean_rate, 57_870.370_37);
     check("peak rate", needs.peak_rate, 231_481.481_48);
     // The profile is of just such messages: nothing to bridge.
@@ -78,41 +87,27 @@ fn the_worked_example_by_hand() {
     check("working nodes", needs.nodes.working, 2.0);
     check("nodes", needs.nodes.all, 3.0);
     // 1 us + 3 x 1 us a message, 231,481 times a second, at 60 %.
-    check("cores", needs.cores.unwrap(), 1.543_209_876);
+    check("cores", needs.cores, 1.543_209_876);
     // 12 h of the peak would be 10e9, but no stretch within a day holds more than the day.
     check("backlog", needs.storage.backlog_messages, 5e9);
     check("stored", needs.storage.stored_bytes, 450.0);
     check("disk space", needs.storage.disk_bytes, 2.812_5e12);
     check("disk writes", needs.storage.disk_rate, 104_166_666.666);
     // (400 + 25 + 3 x 21) and (3 x 434 + 10) bytes, in packets of 1538 / 1460.
-    check(
-        "network in",
-        needs.network_in,
-        231_481.481_48 * 488.0 * 1538.0 / 1460.0,
-    );
-    check(
-        "network out",
-        needs.network_out,
-        231_481.481_48 * 1312.0 * 1538.0 / 1460.0,
-    );
+    let packets = 231_481.481_48 * 1538.0 / 1460.0;
+    check("network in", needs.network_in, packets * 488.0);
+    check("network out", needs.network_out, packets * 1312.0);
     // 2 topics x 100,000 messages x 500 bytes, and 60 MB; 80 % full.
-    check("memory", needs.memory_per_node.unwrap(), 200_000_000.0);
+    check("memory", needs.memory_per_node, 200_000_000.0);
     // 5e9 / (2 x 250,000 - 57,870).
-    check("catch up", needs.catch_up_s.unwrap(), 11_308.9);
+    check("catch up", needs.catch_up_s, 11_308.9);
 }
 
 #[test]
 fn each_client_connects_to_every_node() {
-    let clients = Demand {
-        clients: Some(500.0),
-        ..demand()
-    };
+    let clients = demanding(|it| it.clients = Some(500.0));
     let plan = CapacityPlan::of(clients, profile());
-    check(
-        "connections",
-        plan.needs.nodes.connections.unwrap(),
-        1_500.0,
-    );
+    check("connections", plan.needs.nodes.connections, 1_500.0);
     let text = render::text(&plan);
     assert!(
         text.contains("1,500   500 a node, spare ones included"),
@@ -126,13 +121,10 @@ fn each_client_connects_to_every_node() {
 #[test]
 fn a_backlog_is_bounded_by_the_peak_and_by_the_days() {
     let backlog = |hours: f64, peak: f64| {
-        let demand = Demand {
-            retention_s: hours * 3600.0,
-            peak,
-            per_day: 24e6,
-            ..demand()
-        };
-        needs_of(&demand, &profile()).storage.backlog_messages
+        let needs = needs_of(|it| {
+            (it.retention_s, it.peak, it.per_day) = (hours * 3600.0, peak, 24e6);
+        });
+        needs.storage.backlog_messages
     };
     check("3 h of twice a million an hour", backlog(3.0, 2.0), 6e6);
     check("12 h of it", backlog(12.0, 2.0), 24e6);
@@ -144,99 +136,52 @@ fn a_backlog_is_bounded_by_the_peak_and_by_the_days() {
 #[test]
 fn other_channels_and_sizes_are_bridged() {
     // Twice the channels: 7 us of CPU a message instead of 4. Twice the size: twice the work.
-    let more = Demand {
-        channels: 6.0,
-        size_bytes: 800.0,
-        ..demand()
+    let more = demanding(|it| (it.channels, it.size_bytes) = (6.0, 800.0));
+    let of = |change: fn(&mut Profile)| {
+        let mut profile = profile();
+        change(&mut profile);
+        calculate(&more, &profile)
     };
-    let needs = needs_of(&more, &profile());
+    let needs = of(|_| ());
     check("channel factor", needs.channel_factor, 1.75);
     check("size factor", needs.size_factor, 2.0);
     check("capacity", needs.capacity_per_node, 250_000.0 / 3.5);
-    check(
-        "cores",
-        needs.cores.unwrap(),
-        231_481.481_48 * 7e-6 * 2.0 / 0.6,
-    );
+    let cores = 231_481.481_48 * 7e-6 * 2.0 / 0.6;
+    check("cores", needs.cores, cores);
 
-    let smaller = Demand {
-        size_bytes: 40.0,
-        ..demand()
-    };
-    check(
-        "no credit",
-        needs_of(&smaller, &profile()).capacity_per_node,
-        250_000.0,
-    );
+    let smaller = needs_of(|it| it.size_bytes = 40.0);
+    check("no credit", smaller.capacity_per_node, 250_000.0);
 
     // Cheap deliveries in the profile: they count as much as publishes all the same. Dear ones count
     // as measured.
-    let cheap = Profile {
-        cpu_s_per_delivered: Some(1e-9),
-        ..profile()
-    };
-    check(
-        "at least by counting",
-        needs_of(&more, &cheap).channel_factor,
-        1.75,
-    );
-    let dear = Profile {
-        cpu_s_per_delivered: Some(3e-6),
-        ..profile()
-    };
-    check("as measured", needs_of(&more, &dear).channel_factor, 1.9);
+    let cheap = of(|it| it.cpu_s_per_delivered = Some(1e-9));
+    check("at least by counting", cheap.channel_factor, 1.75);
+    let dear = of(|it| it.cpu_s_per_delivered = Some(3e-6));
+    check("as measured", dear.channel_factor, 1.9);
 
     // Without the split: one unit for the publish, one for each delivery.
-    let coarse = Profile {
-        cpu_s_per_delivered: None,
-        ..profile()
-    };
-    check("by counting", needs_of(&more, &coarse).channel_factor, 1.75);
-    let cores = needs_of(&more, &coarse).cores.unwrap();
-    check(
-        "from the cores used",
-        cores,
-        231_481.481_48 * (1.0 / 250_000.0) * 3.5 / 0.6,
-    );
+    let coarse = of(|it| it.cpu_s_per_delivered = None);
+    check("by counting", coarse.channel_factor, 1.75);
+    let cores = 231_481.481_48 * (1.0 / 250_000.0) * 3.5 / 0.6;
+    check("from the cores used", coarse.cores, cores);
 }
 
 #[test]
 fn replicas_disks_and_networks_ask_for_nodes() {
-    let twice = Demand {
-        replicas: 2.0,
-        ..demand()
-    };
-    let needs = needs_of(&twice, &profile());
+    let needs = needs_of(|it| it.replicas = 2.0);
     check("nodes", needs.nodes.exact, 2.0 * 1.543_209_876);
     check("disk space", needs.storage.disk_bytes, 2.0 * 2.812_5e12);
-    let idle = Demand {
-        per_day: 1.0,
-        ..twice
-    };
-    check(
-        "as many as replicas",
-        needs_of(&idle, &profile()).nodes.working,
-        2.0,
-    );
+    let idle = needs_of(|it| (it.per_day, it.replicas) = (1.0, 2.0));
+    check("as many as replicas", idle.nodes.working, 2.0);
 
-    let small_disks = Demand {
-        node_disk_bytes: Some(0.5e12),
-        ..demand()
-    };
-    let needs = needs_of(&small_disks, &profile());
-    check("for the disk", needs.nodes.for_disk.unwrap(), 5.625);
+    let needs = needs_of(|it| it.node_disk_bytes = Some(0.5e12));
+    check("for the disk", needs.nodes.for_disk, 5.625);
     check("working nodes", needs.nodes.working, 6.0);
 
-    let gigabit = Demand {
-        node_network_bytes: Some(125e6),
-        ..demand()
-    };
-    let needs = needs_of(&gigabit, &profile());
-    check(
-        "for the network",
-        needs.nodes.for_network.unwrap(),
-        needs.network_out / 75e6,
-    );
+    // A gigabit.
+    let needs = needs_of(|it| it.node_network_bytes = Some(125e6));
+    let expected = needs.network_out / 75e6;
+    check("for the network", needs.nodes.for_network, expected);
     check("working nodes", needs.nodes.working, 5.0);
 }
 
@@ -260,74 +205,37 @@ fn what_was_not_measured_is_absent() {
         text.contains("so the plan has no cores or memory"),
         "{text}"
     );
-    let full = Demand {
-        peak: 1.0,
-        utilisation: 1.0,
-        per_day: 250_000.0 * 86_400.0,
-        ..demand()
-    };
-    assert_eq!(
-        needs_of(&full, &profile()).catch_up_s,
-        None,
-        "nothing left to catch up with"
-    );
+    let full = needs_of(|it| {
+        (it.peak, it.utilisation, it.per_day) = (1.0, 1.0, 250_000.0 * 86_400.0);
+    });
+    assert_eq!(full.catch_up_s, None, "nothing left to catch up with");
 }
 
 /// "4 nodes" stood beside "0.05 cores a node" without a word about the reason.
 #[test]
 fn the_number_of_nodes_has_its_reason() {
-    let nodes = |demand: &Demand, used: f64| {
-        let profile = Profile {
-            daemon_cores_used: Some(used),
-            ..profile()
-        };
-        let text = render::text(&CapacityPlan::of(*demand, profile));
-        let line = |start: &str| {
+    let check = |change: fn(&mut Demand), used: f64, nodes: &str, cores: &str| {
+        let mut profile = profile();
+        profile.daemon_cores_used = Some(used);
+        let text = render::text(&CapacityPlan::of(demanding(change), profile));
+        for (start, end) in [("nodes ", nodes), ("cores ", cores)] {
             let mut lines = text.lines().map(str::trim_start);
-            lines
-                .find(|line| line.starts_with(start))
-                .unwrap()
-                .to_owned()
-        };
-        (line("nodes "), line("cores "))
+            let line = lines.find(|line| line.starts_with(start)).unwrap();
+            assert!(line.ends_with(end), "{line}");
+        }
     };
-    let (found, cores) = nodes(&demand(), 0.2);
-    assert!(
-        found.ends_with("2 to carry the peak (each 150,000/s), 1 spare"),
-        "{found}"
-    );
-    assert!(
-        cores.ends_with("of 4 a node: CPU did not limit the measured rate"),
-        "{cores}"
-    );
-    let (_, cores) = nodes(&demand(), 3.0);
-    assert!(cores.ends_with("cores a node"), "{cores}");
-    let disk = Demand {
-        node_disk_bytes: Some(0.5e12),
-        ..demand()
-    };
-    let (found, cores) = nodes(&disk, 0.2);
-    assert!(
-        found.ends_with("6 to carry the peak (for the disk space), 1 spare"),
-        "{found}"
-    );
-    assert!(cores.ends_with("cores a node"), "{cores}");
-    let network = Demand {
-        node_network_bytes: Some(125e6),
-        ..demand()
-    };
-    let (found, _) = nodes(&network, 0.2);
-    assert!(found.ends_with("(for the network), 1 spare"), "{found}");
-    let twice = Demand {
-        per_day: 1.0,
-        replicas: 2.0,
-        ..demand()
-    };
-    let (found, _) = nodes(&twice, 0.2);
-    assert!(
-        found.ends_with("2 to carry the peak (one for each replica), 1 spare"),
-        "{found}"
-    );
+    let each = "2 to carry the peak (each 150,000/s), 1 spare";
+    let idle = "of 4 a node: CPU did not limit the measured rate";
+    check(|_| (), 0.2, each, idle);
+    check(|_| (), 3.0, each, "cores a node");
+    let disk = "6 to carry the peak (for the disk space), 1 spare";
+    let half_terabyte: fn(&mut Demand) = |it| it.node_disk_bytes = Some(0.5e12);
+    check(half_terabyte, 0.2, disk, "cores a node");
+    let network = "(for the network), 1 spare";
+    check(|it| it.node_network_bytes = Some(125e6), 0.2, network, "");
+    let replicas = "2 to carry the peak (one for each replica), 1 spare";
+    let twice: fn(&mut Demand) = |it| (it.per_day, it.replicas) = (1.0, 2.0);
+    check(twice, 0.2, replicas, "");
 }
 
 #[test]
@@ -342,32 +250,20 @@ fn sensitivities_are_those_of_the_arithmetic() {
     check("peak", of("peak").change_percent, 20.0);
     // At 9 h the peak still fills a day; disk space does not change, and nothing else ever does.
     assert_eq!(of("retention").change_percent, 0.0);
-    assert_eq!(
-        of("retention").variants[0].needs.storage.backlog_messages,
-        5e9
-    );
+    let backlog = of("retention").variants[0].needs.storage.backlog_messages;
+    assert_eq!(backlog, 5e9);
     // Nodes and cores, each 1/0.75 - 1 and 1 - 1/1.25: of five.
     let down = 1.0 / 0.75 - 1.0;
-    check(
-        "utilisation",
-        of("utilisation").change_percent,
-        (down + 0.2) / 2.0 * 40.0,
-    );
-    check("fill", of("fill").change_percent, (down + 0.2) / 2.0 * 20.0);
+    let mean = (down + 0.2) / 2.0;
+    let utilisation = of("utilisation");
+    check("utilisation", utilisation.change_percent, mean * 40.0);
+    check("fill", of("fill").change_percent, mean * 20.0);
     assert!(all.is_sorted_by(|one, other| one.change_percent >= other.change_percent - 1e-6));
     // Its end is at 1.
-    check(
-        "utilisation doubled",
-        of("utilisation").variants[3].value,
-        1.0,
-    );
+    check("utilisation doubled", utilisation.variants[3].value, 1.0);
 
     // A disk too small for its share turns the order round: the disk's nodes decide.
-    let short = Demand {
-        peak: 1.0,
-        node_disk_bytes: Some(1e11),
-        ..demand()
-    };
+    let short = demanding(|it| (it.peak, it.node_disk_bytes) = (1.0, Some(1e11)));
     let all = sensitivities(&short, &profile());
     let position = |input| all.iter().position(|found| found.input == input).unwrap();
     assert!(position("retention") < position("measured-rate"));
@@ -375,46 +271,24 @@ fn sensitivities_are_those_of_the_arithmetic() {
 
 #[test]
 fn every_step_has_its_numbers_and_every_key_its_assumption() {
-    let bridged = Demand {
-        channels: 5.0,
-        size_bytes: 900.0,
-        replicas: 2.0,
-        ..demand()
-    };
+    let bridged = demanding(|it| (it.channels, it.size_bytes, it.replicas) = (5.0, 900.0, 2.0));
     for demand in [demand(), bridged] {
         let plan = CapacityPlan::of(demand, profile());
-        let keys: Vec<char> = plan
-            .assumptions
-            .iter()
-            .map(|assumption| assumption.key)
-            .collect();
+        let keys: Vec<char> = plan.assumptions.iter().map(|it| it.key).collect();
         for step in &plan.steps {
-            assert!(
-                step.formula.contains(|c: char| c.is_ascii_digit()),
-                "{step:?}"
-            );
-            assert!(
-                step.value.is_finite() && !step.shown.contains("n/a"),
-                "{step:?}"
-            );
-            assert!(
-                step.assumes.iter().all(|key| keys.contains(key)),
-                "{step:?}"
-            );
+            let has_number = step.formula.contains(|c: char| c.is_ascii_digit());
+            assert!(has_number && step.value.is_finite(), "{step:?}");
+            let is_known = step.assumes.iter().all(|key| keys.contains(key));
+            assert!(is_known && !step.shown.contains("n/a"), "{step:?}");
         }
         let used: Vec<char> = plan
             .steps
             .iter()
-            .flat_map(|step| step.assumes.clone())
+            .flat_map(|it| it.assumes.clone())
             .collect();
-        assert!(
-            keys.iter().all(|key| used.contains(key)),
-            "an assumption that no step makes"
-        );
-        assert!(
-            !render::text(&plan)
-                .lines()
-                .any(|line| line.chars().count() > 100)
-        );
+        let is_used = keys.iter().all(|key| used.contains(key));
+        assert!(is_used, "an assumption that no step makes");
+        let text = render::text(&plan);
+        assert!(text.lines().all(|line| line.chars().count() <= 100));
     }
 }
