@@ -427,9 +427,9 @@ impl Producer {
         let sessions = inner.sessions();
         inner.retire();
         // The sessions that were retired give up their publishes when their time is over. A publish that no node has
-        // keeps its permit as long as nobody polls its future.
-        let begun = inner.permits.wait_for_begun();
-        let _ = timeout(inner.shared.flush_timeout, begun).await;
+        // keeps its permit as long as nobody polls its future, so the wait ends a second after the sessions.
+        let limit = (inner.shared.flush_timeout).saturating_add(Duration::from_secs(1));
+        let _ = timeout(limit, inner.permits.wait_for_begun()).await;
         join_all(sessions.iter().map(|(_, session)| session.ended())).await;
         let nodes = std::mem::take(&mut *inner.shared.given_up.lock());
         if nodes.is_empty() {
