@@ -73,10 +73,14 @@ pub(crate) enum Value<'b> {
 }
 
 impl Value<'_> {
-    /// Returns the fingerprint of the value. A string and another value with the same bytes are different keys.
+    /// Returns the fingerprint of the value. A string, a string that is no text, and another value are different keys
+    /// although they have the same bytes: what is hashed begins with another byte for each.
     pub(crate) fn fingerprint(&self, hasher: &KeyHasher) -> Fingerprint {
         match self {
-            Value::String(string) => hasher.fingerprint(&[b"\"", &decoded(string)]),
+            Value::String(string) => match decoded(string) {
+                Ok(text) => hasher.fingerprint(&[b"\"", &text]),
+                Err(raw) => hasher.fingerprint(&[b"\\", raw]),
+            },
             Value::Other(bytes) => hasher.fingerprint(&[bytes]),
         }
     }
@@ -147,13 +151,16 @@ impl fmt::Display for JsonPointer {
     }
 }
 
-/// Returns the bytes that a string stands for. A string without escapes costs no allocation. A string that is no text, for
-/// example because it has half of a surrogate pair, stands for itself.
-fn decoded(string: &[u8]) -> Cow<'_, [u8]> {
+/// Returns the bytes that a string stands for. A string without escapes costs no allocation.
+///
+/// # Errors
+/// The string with its escapes, if it is no text, for example because it has half of a surrogate pair.
+fn decoded(string: &[u8]) -> Result<Cow<'_, [u8]>, &[u8]> {
     let text = || serde_json::from_slice::<String>(&[b"\"", string, b"\""].concat());
     match string.contains(&b'\\').then(text) {
-        Some(Ok(text)) => Cow::Owned(text.into_bytes()),
-        None | Some(Err(_)) => Cow::Borrowed(string),
+        Some(Ok(text)) => Ok(Cow::Owned(text.into_bytes())),
+        Some(Err(_)) => Err(string),
+        None => Ok(Cow::Borrowed(string)),
     }
 }
 
@@ -178,7 +185,7 @@ fn enter_object(scanner: &mut JsonScanner<'_>, name: &[u8]) -> Option<()> {
     loop {
         let found = scanner.name()?;
         // An escape is longer than what it stands for.
-        if found.len() >= name.len() && *decoded(found) == *name {
+        if found.len() >= name.len() && decoded(found).is_ok_and(|it| *it == *name) {
             return Some(());
         }
         scanner.skip_value()?;
