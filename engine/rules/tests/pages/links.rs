@@ -19,7 +19,7 @@ fn prose(page: &str) -> impl Iterator<Item = (usize, &str)> {
 fn anchor_of(heading: &str) -> String {
     let mut text = String::new();
     let mut rest = heading;
-    // Of a link, the text remains.
+    // The text of a link remains.
     while let Some((before, (label, behind))) = rest
         .split_once('[')
         .and_then(|(before, it)| Some((before, it.split_once("](")?)))

@@ -144,11 +144,9 @@ impl Session {
         }
     }
 
-    /// Ends the session at once: nsqd did not answer for `limit`. Returns the number of publishes without an answer.
-    pub(crate) fn give_up(&self, limit: Duration) -> usize {
-        let publishes = self.publishes();
+    /// Ends the session at once: nsqd did not answer for `limit`.
+    pub(crate) fn give_up(&self, limit: Duration) {
         self.end(&Arc::new(ConnectionError::AnswerTimeout(limit)));
-        publishes
     }
 
     /// Ends the session when nothing is pending.

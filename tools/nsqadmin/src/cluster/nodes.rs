@@ -380,9 +380,10 @@ impl Given {
     }
 }
 
-/// Whether nsqds of direct mode have the addresses that the operator has given: two of them have broadcast the same address. Figures
-/// are kept by address, so they would have rates between the counts of different processes. An nsqd keeps its name until
-/// the process ends, because another one may be silent for a while.
+/// The choice between the addresses of direct mode: those that the nsqds broadcast, or, once two of them have broadcast the
+/// same address, those that the operator has given. Figures are kept by address, so they would have rates between the
+/// counts of different processes. An nsqd keeps its name until the process ends, because another one may be silent for a
+/// while.
 #[derive(Debug, Default)]
 pub(super) struct UsesGiven(AtomicBool);
 
