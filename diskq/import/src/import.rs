@@ -28,6 +28,8 @@ use std::path::Path;
 use diskq::{Attempt, DiskError, Files, TopicFacts};
 use wire::name::{ChannelName, TopicName};
 
+use crate::nsqd_files::QueueReader;
+
 pub use commit::DONE;
 use commit::{Committed, Manifest};
 pub(crate) use commit::{NEW, ORIGINAL_PREFIX};
@@ -120,18 +122,68 @@ pub fn due_takeover(
     data_path: &Path,
     topics: &[TopicFacts],
 ) -> Result<DueTakeover, DiskError> {
-    let present = files.list(data_path).in_attempt("list", data_path)?;
-    let earlier = Committed::find(files, data_path, &present)?;
-    let taken = earlier.iter().flat_map(Committed::taken).collect();
-    let found = Found::look(files, data_path, topics, &taken)?;
+    let (completes_earlier, found) = look_ahead(files, data_path, topics)?;
     let queues = found.directory.queues;
     Ok(DueTakeover {
-        completes_earlier: earlier.is_some(),
+        completes_earlier,
         begins_anew: found.directory.has_new,
         queue_count: queues.len(),
         bytes: queues.values().flat_map(|queue| queue.data.values()).sum(),
         unlisted: found.unlisted,
     })
+}
+
+/// The content of the queues that the next start takes over.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DueContent {
+    /// The messages that were read. A message in the queues of several channels counts several times.
+    pub message_count: u64,
+    /// One sentence for each fault that was found.
+    pub notes: Vec<String>,
+    /// False if the reading ended before the last queue did.
+    pub is_complete: bool,
+}
+
+/// Reads the queues that [`take_over`] would read, while `goes_on` returns true. Changes nothing. Blocks.
+///
+/// # Errors
+/// Those of [`due_takeover`], or a file cannot be read. [`take_over`] would fail, too.
+pub fn read_due(
+    files: &impl Files,
+    data_path: &Path,
+    topics: &[TopicFacts],
+    message_bytes_max: u64,
+    goes_on: impl Fn() -> bool,
+) -> Result<DueContent, DiskError> {
+    let (_, found) = look_ahead(files, data_path, topics)?;
+    let mut content = DueContent::default();
+    for (name, queue) in &found.directory.queues {
+        let name = name.clone();
+        let mut reader = QueueReader::open(files, data_path, name, queue, message_bytes_max)?;
+        while reader.head().is_some() {
+            if !goes_on() {
+                return Ok(content);
+            }
+            content.message_count += 1;
+            reader.advance()?;
+        }
+        content.notes.extend(reader.into_notes());
+    }
+    content.is_complete = true;
+    Ok(content)
+}
+
+/// Returns whether the next start completes an earlier takeover first, and the files that it finds then.
+fn look_ahead(
+    files: &impl Files,
+    data_path: &Path,
+    topics: &[TopicFacts],
+) -> Result<(bool, Found), DiskError> {
+    let present = files.list(data_path).in_attempt("list", data_path)?;
+    let earlier = Committed::find(files, data_path, &present)?;
+    let taken = earlier.iter().flat_map(Committed::taken).collect();
+    let found = Found::look(files, data_path, topics, &taken)?;
+    Ok((earlier.is_some(), found))
 }
 
 /// The files of nsqd in the data path.

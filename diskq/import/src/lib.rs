@@ -19,8 +19,8 @@ mod permissions;
 
 pub use export::{ExportOptions, Exported, export};
 pub use import::{
-    DONE as COMMITTED_TAKEOVER, DueTakeover, Takeover, TakeoverOptions, TopicTakeover,
-    due_takeover, take_over,
+    DONE as COMMITTED_TAKEOVER, DueContent, DueTakeover, Takeover, TakeoverOptions, TopicTakeover,
+    due_takeover, read_due, take_over,
 };
 pub use metadata::{FILE_NAME, Metadata};
 pub use permissions::Exposed;

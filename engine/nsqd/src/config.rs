@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use program::flag;
+use program::check::Check;
 use program::http::HttpTimeouts;
 use program::log::Level;
 use program::{Exit, Options, Program, version};
@@ -17,7 +18,7 @@ mod rules;
 mod words;
 
 pub use rules::Rules;
-pub use words::{Check, TlsRequired, TlsVersion, UnixSocketMode};
+pub use words::{TlsRequired, TlsVersion, UnixSocketMode};
 
 /// Returns `nsqd v1.3.0 (built w/rust1.95)`: the first line of the log, of the text stats, and of the output of
 /// `--version`.
@@ -40,7 +41,8 @@ program::flags! {
         log_level: Level = flag::LOG_LEVEL;
         = flag::log_prefix("[nsqd] ");
         = flag::VERBOSE;
-        = flag::new::<bool>("worker-id", "false", "[deprecated] has no effect, use --node-id").without_key();
+        = flag::new::<bool>("worker-id", "false", "[deprecated] has no effect, use --node-id").without_key()
+            .without_effect("NSQ ignores it, too");
 
         node_id: u16 = flag::new("node-id", "", "unique part for message IDs, in [0,1024); by default from the host name")
             .within(0, 1023).of_host(default_node_id).with_key("id").with_field("ID");
@@ -54,9 +56,11 @@ program::flags! {
         broadcast_http_port: u16 = flag::new("broadcast-http-port", "0", "HTTP port that is announced to nsqlookupd; 0 for the one listened on")
             .within(0, 65535);
         lookupd_tcp_addresses: Option<Vec<String>> = flag::new("lookupd-tcp-address", "", "<addr>:<port> of nsqlookupds, or the name of their SRV records (may be given multiple times)")
-            .with_key("nsqlookupd_tcp_addresses").with_field("NSQLookupdTCPAddresses");
+            .with_key("nsqlookupd_tcp_addresses").with_field("NSQLookupdTCPAddresses")
+            .differing("each address of a name is an nsqlookupd; SRV records work, too");
         auth_http_addresses: Vec<String> = flag::new("auth-http-address", "", "<addr>:<port> or URL of an auth server (may be given multiple times)")
-            .with_key("auth_http_addresses").with_field("AuthHTTPAddresses");
+            .with_key("auth_http_addresses").with_field("AuthHTTPAddresses")
+            .differing("patterns have the syntax of the regex crate: RE2's without \\Q..\\E and \\C");
         auth_http_request_method: String = flag::new("auth-http-request-method", "get", "HTTP method of queries to auth servers: get or post");
         http_connect_timeout: Duration = flag::new("http-client-connect-timeout", "2s", "timeout of connecting to auth servers and nsqlookupd over HTTP");
         http_request_timeout: Duration = flag::new("http-client-request-timeout", "5s", "timeout of HTTP requests to auth servers and nsqlookupd");
@@ -65,29 +69,40 @@ program::flags! {
 
         data_path: PathBuf = flag::new("data-path", "", "directory of messages and metadata; by default the current one");
         mem_queue_count: u64 = flag::new("mem-queue-size", "10000", "number of messages per topic that stay in memory; what is beyond is on disk only")
-            .at_least(0);
-        file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages; values above 64 MiB mean 64 MiB");
-        sync_every: u64 = flag::new("sync-every", "2500", "messages per sync; the default leaves syncs to --sync-timeout, 1 answers a publish after its sync");
+            .at_least(0)
+            .differing("every message is in a file; at least 4 to 32 MiB of a topic stay in memory, too");
+        file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages; values above 64 MiB mean 64 MiB")
+            .differing("bounds a segment, never above 64 MiB");
+        sync_every: u64 = flag::new("sync-every", "2500", "messages per sync; the default leaves syncs to --sync-timeout, 1 answers a publish after its sync")
+            .differing("1: OK comes after the sync (NSQ: before); 2500: only --sync-timeout starts syncs");
         sync_timeout: Duration = flag::new("sync-timeout", "2s", "duration of time per sync").at_least(1);
-        = flag::new::<i64>("queue-scan-worker-pool-max", "4", "accepted, but has no effect: timers are exact");
-        = flag::new::<i64>("queue-scan-selection-count", "20", "accepted, but has no effect: timers are exact");
+        = flag::new::<i64>("queue-scan-worker-pool-max", "4", "accepted, but has no effect: timers are exact")
+            .without_effect("timers are exact, nothing is scanned");
+        = flag::new::<i64>("queue-scan-selection-count", "20", "accepted, but has no effect: timers are exact")
+            .without_effect("timers are exact, nothing is scanned");
 
         msg_timeout: Duration = flag::new("msg-timeout", "1m0s", "default duration to wait before requeueing a message");
         msg_timeout_max: Duration = flag::new("max-msg-timeout", "15m0s", "maximum duration before a message will timeout");
         msg_bytes_max: u64 = flag::new("max-msg-size", "1048576", "maximum size of a single message in bytes");
-        body_bytes_max: u64 = flag::new("max-body-size", "5242880", "maximum size of a single command body in bytes");
+        body_bytes_max: u64 = flag::new("max-body-size", "5242880", "maximum size of a single command body in bytes")
+            .differing("bounds a whole MPUB, too");
         req_timeout_max: Duration = flag::new("max-req-timeout", "1h0m0s", "maximum requeuing and deferring timeout for a message");
         heartbeat_interval_max: Duration = flag::new("max-heartbeat-interval", "1m0s", "maximum client configurable duration between heartbeats");
         rdy_count_max: u64 = flag::new("max-rdy-count", "2500", "maximum RDY count for a client");
-        output_buffer_bytes_max: u64 = flag::new("max-output-buffer-size", "65536", "maximum client configurable size in bytes of its output buffer");
-        output_buffer_timeout_max: Duration = flag::new("max-output-buffer-timeout", "30s", "maximum client configurable duration between output flushes");
-        output_buffer_timeout_min: Duration = flag::new("min-output-buffer-timeout", "25ms", "minimum client configurable duration between output flushes");
-        output_buffer_timeout: Duration = flag::new("output-buffer-timeout", "250ms", "default duration between output flushes").at_least(1);
+        output_buffer_bytes_max: u64 = flag::new("max-output-buffer-size", "65536", "maximum client configurable size in bytes of its output buffer")
+            .differing("clients are answered as in NSQ; output always leaves at once");
+        output_buffer_timeout_max: Duration = flag::new("max-output-buffer-timeout", "30s", "maximum client configurable duration between output flushes")
+            .differing("clients are answered as in NSQ; output always leaves at once");
+        output_buffer_timeout_min: Duration = flag::new("min-output-buffer-timeout", "25ms", "minimum client configurable duration between output flushes")
+            .differing("clients are answered as in NSQ; output always leaves at once");
+        output_buffer_timeout: Duration = flag::new("output-buffer-timeout", "250ms", "default duration between output flushes").at_least(1)
+            .differing("clients are answered as in NSQ; output always leaves at once");
         channel_consumers_max: u64 = flag::new("max-channel-consumers", "0", "maximum number of consumers of a channel; 0 for no limit").at_least(0);
 
         statsd_address: String = flag::new("statsd-address", "", "UDP <addr>:<port> of a statsd daemon for pushing stats");
         statsd_interval: Duration = flag::new("statsd-interval", "1m0s", "duration between pushes to statsd").at_least(1);
-        statsd_mem_stats: bool = flag::new("statsd-mem-stats", "true", "push memory stats to statsd, too");
+        statsd_mem_stats: bool = flag::new("statsd-mem-stats", "true", "push memory stats to statsd, too")
+            .differing("figures of Go's garbage collector are 0");
         statsd_prefix: String = flag::new("statsd-prefix", "nsq.%s", "prefix of keys sent to statsd (%s for host replacement)");
         statsd_packet_bytes: u64 = flag::new("statsd-udp-packet-size", "508", "maximum size in bytes of a statsd UDP packet");
         statsd_exclude_ephemeral: bool = flag::new("statsd-exclude-ephemeral", "false", "leave ephemeral topics and channels out of what is pushed to statsd");
@@ -97,15 +112,18 @@ program::flags! {
 
         tls_cert: String = flag::new("tls-cert", "", "path to the certificate file (PEM)");
         tls_key: String = flag::new("tls-key", "", "path to the private key file (PEM)");
-        tls_client_auth_policy: String = flag::new("tls-client-auth-policy", "", "client certificate policy: require or require-verify");
+        tls_client_auth_policy: String = flag::new("tls-client-auth-policy", "", "client certificate policy: require or require-verify")
+            .differing("require-verify needs --tls-root-ca-file");
         tls_root_ca_file: String = flag::new("tls-root-ca-file", "", "path to the file of certificate authorities (PEM)");
         tls_required: TlsRequired = flag::new("tls-required", "false", "require TLS of client connections: true, false, tcp-https");
-        tls_min_version: TlsVersion = flag::new("tls-min-version", "tls1.0", "lowest version of TLS: tls1.0, tls1.1, tls1.2, or tls1.3");
+        tls_min_version: TlsVersion = flag::new("tls-min-version", "tls1.0", "lowest version of TLS: tls1.0, tls1.1, tls1.2, or tls1.3")
+            .differing("tls1.0 and tls1.1 mean tls1.2");
         deflate: bool = flag::new("deflate", "true", "let clients negotiate deflate compression").with_field("DeflateEnabled");
         deflate_level_max: u8 = flag::new("max-deflate-level", "6", "maximum deflate compression level that a client can negotiate").within(1, 9);
         snappy: bool = flag::new("snappy", "true", "let clients negotiate snappy compression").with_field("SnappyEnabled");
         experiments: Vec<String> = flag::new("enable-experiment", "", "enable an experiment (may be given multiple times): topology-aware-consumption")
-            .with_field("Experiments");
+            .with_field("Experiments")
+            .differing("near consumers get waiting messages first, too, not only new ones");
     }
     own {
         = flag::LOG_FORMAT;
@@ -117,7 +135,8 @@ program::flags! {
         io: String = flag::new("io", "auto", "how shards wait for sockets: io_uring, epoll, or auto: io_uring where the system allows it");
         look: Duration = flag::new("look", "50µs", "with io_uring: time that a shard with few connections looks for a request before it sleeps")
             .within(0, 1_000_000);
-        check: Check = flag::new("check", "false", "check whether this machine is ready for a start, and end: true for text, json for programs")
+        check: Check = flag::CHECK;
+        like: String = flag::new("like", "", "with --check: HTTP address of the nsqd that is to be replaced; by default that at --http-address")
             .without_key();
         lookupd_tls_root_ca_file: String = flag::new("lookupd-tls-root-ca-file", "", "path to the authorities (PEM) of nsqlookupds' certificates; if given, nsqd talks TLS to them")
             .with_key("nsqlookupd_tls_root_ca_file");

@@ -30,9 +30,11 @@ use engine_rules::Change;
 use inquiry::{Inquiry, Question, Source};
 use parking_lot::Mutex;
 use peer::{Node, Peer};
+use program::check::Finding;
 use program::http_client::{HttpClient, HttpSettings};
 use program::{log_debug, log_error, log_info};
 use registry::{Command, Registry};
+use serde_json::json;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
@@ -60,6 +62,43 @@ const RESOLUTIONS: Bounds = Bounds {
     waiting_max: 100,
     bytes_max: 0,
 };
+
+/// Resolves the addresses of the nsqlookupds and tries each, for `nsqd --check`. No nsqlookupd learns of this node. `None`:
+/// there is no address. Blocks.
+pub(crate) fn check(addresses: &[String], settings: &LookupSettings) -> Option<Finding> {
+    let mut directory = Directory::default();
+    directory.set(addresses.to_vec());
+    let mut faults = Vec::new();
+    for (text, address) in directory.questions() {
+        let resolution = directory::resolve(&text, &address);
+        let failures = directory.note(&text, resolution).into_iter();
+        faults.extend(failures.map(|why| format!("{text}: {why} - {}", directory::advice(&text))));
+    }
+    let mut answering = Vec::new();
+    for target in directory.targets() {
+        match peer::try_out(&target, settings.tls.as_ref()) {
+            Ok(()) => answering.push(target.label),
+            Err(why) => faults.push(format!("{}: {why}", target.label)),
+        }
+    }
+    (!addresses.is_empty()).then(|| judge(&answering, faults))
+}
+
+fn judge(answering: &[String], faults: Vec<String>) -> Finding {
+    let data = json!({ "answering": answering, "faults": faults });
+    let found = match answering {
+        [] => "no nsqlookupd answers".to_owned(),
+        answering => format!("answering: {}", answering.join(", ")),
+    };
+    if faults.is_empty() {
+        return Finding::ok(found).with(faults, data);
+    }
+    Finding::warning(
+        format!("{found}; not answering: {}", faults.len()),
+        "start them or correct --lookupd-tcp-address: consumers that ask them do not find this nsqd",
+    )
+    .with(faults, data)
+}
 
 /// The nsqlookupds of this node.
 #[derive(Clone)]

@@ -1,11 +1,11 @@
 //! The program `nsqd`.
 
-use nsqd::config::{Check, Config};
+use nsqd::config::Config;
 use nsqd::daemon::Daemon;
-use nsqd::preflight::{self, State};
+use nsqd::preflight;
+use program::check::Check;
 use program::stop::{self, StopSignal, StopSignals};
 use program::{log, log_fatal, thread_refused};
-use std::io::{self, Write};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -15,7 +15,8 @@ fn main() -> ExitCode {
         Err(exit) => return exit.print(),
     };
     if config.check != Check::No {
-        return check(config);
+        let form = config.check;
+        return preflight::examine(config).print(form);
     }
     if let Err(error) = log::init(config.log_level, config.options.log_style()) {
         log_fatal!("{}", thread_refused("the log's thread", &error));
@@ -51,19 +52,4 @@ fn main() -> ExitCode {
             ExitCode::from(1)
         }
     }
-}
-
-/// Says on standard output whether this machine is ready.
-fn check(config: Config) -> ExitCode {
-    let form = config.check;
-    let report = preflight::examine(config);
-    let text = match form {
-        Check::Json => report.json(),
-        Check::Text | Check::No => report.text(),
-    };
-    if let Err(error) = io::stdout().write_all(text.as_bytes()) {
-        eprintln!("cannot write the report: {error}");
-        return ExitCode::from(1);
-    }
-    ExitCode::from(u8::from(report.state() == State::Failure))
 }

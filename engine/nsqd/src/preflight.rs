@@ -3,14 +3,13 @@
 //!
 //! ```text
 //!                    a start                                     nsqd --check
-//!   flags            are accepted                                and the files that they name can be used
+//!   flags            are accepted                                and what each means compared with NSQ
 //!   limits.rs        raises the limit on open files              cores and their quota, memory mappings
 //!   engine.rs        one engine per shard reports one wake-up    and its price
 //!   data_path.rs     locked, writable, closed to others; nsqd.dat can be read
-//!   takeover.rs                                                  the files of the original nsqd, and the room for them
-//!   file_system.rs                                               keeps what it has reserved and synced
-//!   disk.rs                                                      room, files that can be mapped, the time of a sync
 //!   addresses.rs     reserved until the shards listen on them    free, and no two the same
+//!   lookup.rs                                                    each nsqlookupd answers
+//!   nsqd-check                                                   the disk, the takeover, the nsqd to be replaced
 //! ```
 //!
 //! Each check is a question to the system and a pure judgement of its answer; the judgements are tested with the answers of
@@ -19,31 +18,29 @@
 //!
 //! `nsqd --check` makes no directory and leaves no file. It holds the lock of the data path for an instant, and the addresses
 //! that are free until all have been tried. A start in the instant of the lock fails; for an address, a start tries again
-//! for a second.
+//! for a second. What the nsqd that runs here uses already is no failure: a start succeeds once that nsqd has stopped.
 
+use nsqd_check::old_node::OldNode;
+use nsqd_check::{disk, file_system, takeover};
+use program::check::{self, Report, State};
+use program::http_client::HttpClient;
 use program::tcp_socket::BIND_TIMEOUT;
-use serde_json::json;
-use std::fmt::Write as _;
 
 use crate::config::Config;
 use crate::net::address::Addresses;
 use crate::reactor::Engine;
-use crate::tls;
+use crate::{lookup, tls};
 
 mod addresses;
 pub(crate) mod data_path;
-mod disk;
 mod engine;
-mod file_system;
-mod finding;
 mod limits;
-mod takeover;
 
 use addresses::{AskedFor, Reserved, asked_for, reserve};
 #[cfg(test)]
 pub(crate) use engine::is_usable;
 pub use engine::{is_kernel_too_old, prepare_system};
-pub use finding::{Finding, State};
+pub use program::check::Finding;
 
 /// The result of the preparations for a start.
 #[derive(Debug)]
@@ -86,87 +83,15 @@ pub(crate) fn prepare(config: &Config) -> Result<StartPlan, Finding> {
     })
 }
 
-/// The results of all checks.
-#[derive(Clone, Debug, Default)]
-pub struct Report {
-    /// Each with the name of its check, in their order.
-    findings: Vec<(&'static str, Finding)>,
-}
-
-impl Report {
-    fn add(&mut self, name: &'static str, finding: impl Into<Option<Finding>>) {
-        let finding = finding.into().map(|finding| (name, finding));
-        self.findings.extend(finding);
-    }
-
-    /// The worst state of all.
-    pub fn state(&self) -> State {
-        let states = self.findings.iter().map(|(_, finding)| finding.state);
-        states.max().unwrap_or(State::Ok)
-    }
-
-    /// For people: a line for each check, below it what to do, and a line for them all.
-    pub fn text(&self) -> String {
-        let mut text = String::new();
-        for (name, finding) in &self.findings {
-            let word = match finding.state {
-                State::Ok => "ok  ",
-                State::Warning => "warn",
-                State::Failure => "FAIL",
-            };
-            // Writing to a String cannot fail.
-            let _ = writeln!(text, "{word}  {name:<14}{}", finding.found);
-            if !finding.advice.is_empty() {
-                let _ = writeln!(text, "{:20}What to do: {}", "", finding.advice);
-            }
-        }
-        text + &self.summary() + "\n"
-    }
-
-    fn summary(&self) -> String {
-        let states = self.findings.iter().map(|(_, finding)| finding.state);
-        let count = |state| states.clone().filter(|it| *it == state).count();
-        let some = |count: usize, word: &str| match count {
-            1 => format!("1 {word}"),
-            _ => format!("{count} {word}s"),
-        };
-        let (failures, warnings) = (count(State::Failure), count(State::Warning));
-        match (failures, warnings) {
-            (0, 0) => "This machine is ready for nsqd.".to_owned(),
-            (0, _) => format!(
-                "This machine is ready for nsqd, with {}.",
-                some(warnings, "warning")
-            ),
-            _ => format!(
-                "This machine is not ready for nsqd with these flags: {}, {}.",
-                some(failures, "failure"),
-                some(warnings, "warning")
-            ),
-        }
-    }
-
-    /// For programs: one object on one line.
-    pub fn json(&self) -> String {
-        let check = |(name, finding): &(&str, Finding)| {
-            let Finding {
-                state,
-                found,
-                advice,
-            } = finding;
-            json!({ "name": name, "state": state, "found": found, "advice": advice })
-        };
-        let checks: Vec<_> = self.findings.iter().map(check).collect();
-        let object = json!({ "state": self.state(), "checks": checks });
-        format!("{object}\n")
-    }
-}
-
-/// Makes all checks. Blocks: some seconds on a slow disk, and a second for each address that is taken.
+/// Makes all checks. Blocks: some seconds on a slow disk, beside a backlog of the original nsqd, or if an nsqlookupd does not
+/// answer.
 pub fn examine(mut config: Config) -> Report {
-    let flags = flags(&mut config);
-    let has_good_flags = flags.state != State::Failure;
-    let mut report = Report::default();
-    report.add("flags", flags);
+    let refused = tls::check_values(&mut config).err();
+    let has_good_flags = refused.is_none();
+    let mut report = Report::new("nsqd");
+    let mut doubts = config.options.ignored();
+    doubts.extend(config.useless());
+    report.add("flags", check::flags(&config.options, refused, &doubts));
     report.add("cores", limits::cores(config.shard_count));
     report.add("open-files", limits::open_files(config.shard_count));
     report.add("mappings", limits::mappings());
@@ -175,7 +100,13 @@ pub fn examine(mut config: Config) -> Report {
         report.add("io", engine::check(&config));
     }
     let path = &config.data_path;
-    report.add("data-path", data_path::check(path));
+    let data_path = data_path::check(path);
+    let is_locked = data_path.state == State::Waiting;
+    let answers = check::is_daemon_at(&config.http_address);
+    report.add("data-path", data_path);
+    if answers && !is_locked {
+        report.add("running-nsqd", other_data_path(&config));
+    }
     let is_writable = diskq::check_writable(path).is_ok();
     if path.is_dir() {
         report.add("file-system", file_system::check(path));
@@ -184,33 +115,57 @@ pub fn examine(mut config: Config) -> Report {
     if is_writable {
         report.add("permissions", data_path::permissions(path));
         report.add("nsqd.dat", data_path::metadata(path));
-        report.add("takeover", takeover::check(path));
-        let (segments, syncs) = disk::trial(&config);
+        let takeover = takeover::check(path, config.msg_bytes_max, is_locked);
+        report.add("takeover", takeover);
+        let syncs = disk::Syncs {
+            before_each_ok: config.sync_every == 1,
+            timeout: config.sync_timeout,
+        };
+        let (segments, syncs) = disk::trial(path, syncs);
         report.add("segments", segments);
         report.add("sync-speed", syncs);
     }
-    report.findings.extend(addresses::check(&config));
+    report.extend(addresses::check(&config, is_locked || answers));
+    if has_good_flags {
+        report.add("nsqlookupds", nsqlookupds(&config));
+        report.extend(old_node(&config, answers));
+    }
     report
 }
 
-/// Reports whether the values of all flags are good.
-fn flags(config: &mut Config) -> Finding {
-    if let Err(why) = tls::check_values(config) {
-        return Finding::failure(
-            format!("the flags or the configuration file are refused: {why}"),
-            "correct the value; nsqd --help says what each flag takes",
-        );
-    }
-    let mut doubts = config.options.ignored();
-    doubts.extend(config.useless());
-    if doubts.is_empty() {
-        return Finding::ok("the values of all flags are accepted");
-    }
+/// An nsqd answers at the HTTP address, and has another data path.
+fn other_data_path(config: &Config) -> Finding {
     Finding::warning(
-        doubts.join("; "),
-        "correct or remove them; docs/reference/flags-nsqd.md lists the flags and keys",
+        format!(
+            "an nsqd runs at {} with another data path: a start here takes over nothing of its messages",
+            config.http_address
+        ),
+        "name the --data-path of that nsqd, unless it is meant to keep its messages",
     )
 }
 
-#[cfg(test)]
-mod tests;
+/// The nsqlookupds that this node would register at.
+fn nsqlookupds(config: &Config) -> Option<Finding> {
+    let addresses = config.lookupd_tcp_addresses.as_deref()?;
+    let settings = tls::http_settings(config).and_then(|http| tls::lookup_settings(config, http));
+    match settings {
+        Ok(settings) => lookup::check(addresses, &settings),
+        Err(why) => Some(Finding::failure(why, "")),
+    }
+}
+
+/// Asks the nsqd that is to be replaced: that of `--like`, or else the nsqd that `answers` at the HTTP address.
+fn old_node(config: &Config, answers: bool) -> Vec<(&'static str, Finding)> {
+    let local = || check::local_url(&config.http_address).filter(|_| answers);
+    let named = Some(&config.like).filter(|like| !like.is_empty());
+    let Some(address) = named.cloned().or_else(local) else {
+        return Vec::new();
+    };
+    let node = tls::http_settings_of_check(config)
+        .map_err(|why| Finding::warning(why, ""))
+        .and_then(|settings| OldNode::ask(&HttpClient::new(settings), &address));
+    match node {
+        Ok(node) => node.judge(disk::free_bytes(&config.data_path)),
+        Err(finding) => vec![("running-nsqd", finding)],
+    }
+}

@@ -94,6 +94,21 @@ pub(crate) fn http_settings(config: &Config) -> Result<HttpSettings, String> {
     })
 }
 
+/// Returns the settings of questions to the nsqd that this one replaces, whose certificates it has. Its answer may be slow.
+///
+/// # Errors
+/// The files cannot be used.
+pub(crate) fn http_settings_of_check(config: &Config) -> Result<HttpSettings, String> {
+    let mut settings = http_settings(config)?;
+    if let (path, true) = (&config.tls_root_ca_file, config.has_certificate())
+        && !path.is_empty()
+    {
+        let tls = client(config, path, true).map_err(|error| error_text(&error))?;
+        settings.tls = HttpTls::Config(tls);
+    }
+    Ok(settings)
+}
+
 /// Returns the TLS towards servers that the authorities of a file have signed. `shows_certificate`: the node shows its own.
 fn client(
     config: &Config,

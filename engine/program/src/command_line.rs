@@ -36,7 +36,8 @@ impl From<BadValue> for Stop {
     }
 }
 
-/// Parses the flags up to the first argument that is not a flag. The leftmost error is the result.
+/// Parses the flags up to the first argument that is not a flag. The leftmost error is the result. With `--check`, the
+/// flags of the start to check may follow the mark `--`.
 pub(crate) fn parse(
     find: impl Fn(&str) -> Option<&'static Flag>,
     args: impl IntoIterator<Item = OsString>,
@@ -44,10 +45,15 @@ pub(crate) fn parse(
     let mut given = Given::new();
     let mut arguments = Vec::new();
     let mut args = args.into_iter();
+    let mut has_mark = false;
     while let Some(arg) = args.next() {
         // An argument that is not Unicode cannot be a flag of ours, but it can be the value of one.
         let arg = arg.into_string().map_err(|arg| not_unicode(&arg))?;
         let Some((name, value)) = split(&arg)? else {
+            if arg == "--" && !has_mark && given.contains_key("check") {
+                has_mark = true;
+                continue;
+            }
             let argument = Some(arg).filter(|arg| arg != "--");
             let rest = args.map(|arg| arg.to_string_lossy().into_owned());
             arguments.extend(argument.into_iter().chain(rest));

@@ -83,6 +83,11 @@ impl File {
         Some((key, given))
     }
 
+    /// Returns true if the file has a value of the flag.
+    pub(crate) fn has(&self, flag: &Flag) -> bool {
+        self.given(flag).is_some()
+    }
+
     /// Returns the value of a flag in this file, or `None` if the file has no value.
     pub(crate) fn value(
         &self,

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::marker::PhantomData;
 
+use crate::check;
 use crate::go_value;
 use crate::log::{Format, Level};
 use crate::value::{BadValue, FlagValue, Value, choice};
@@ -20,9 +21,22 @@ pub struct Flag {
     pub(crate) default: DefaultValue,
     /// The text in `--help` and in the documentation.
     pub help: &'static str,
+    /// The effect, compared with that of the flag of NSQ's program.
+    pub effect: Effect,
     key: Key,
     field: Option<&'static str>,
     check: Option<Check>,
+}
+
+/// The effect of a flag, compared with that of the flag of NSQ's program. `--check` and the documentation tell it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Effect {
+    /// NSQ's.
+    Same,
+    /// Another one. The text says which.
+    Differs(&'static str),
+    /// None. The text says why.
+    Nothing(&'static str),
 }
 
 /// A function that returns the reason why a text is not a value of a flag.
@@ -66,6 +80,7 @@ pub const fn new<T: FlagValue>(
             kind: T::KIND,
             default: DefaultValue::Fixed(default),
             help,
+            effect: Effect::Same,
             key: Key::Name,
             field: None,
             check: None,
@@ -128,6 +143,20 @@ impl<T> FlagOf<T> {
     #[must_use]
     pub const fn with_field(mut self, field: &'static str) -> FlagOf<T> {
         self.row.field = Some(field);
+        self
+    }
+
+    /// Returns the flag with another effect than in NSQ's program.
+    #[must_use]
+    pub const fn differing(mut self, how: &'static str) -> FlagOf<T> {
+        self.row.effect = Effect::Differs(how);
+        self
+    }
+
+    /// Returns the flag as one without effect.
+    #[must_use]
+    pub const fn without_effect(mut self, why: &'static str) -> FlagOf<T> {
+        self.row.effect = Effect::Nothing(why);
         self
     }
 
@@ -309,6 +338,15 @@ pub const VERBOSE: FlagOf<bool> = new(
     "verbose",
     "false",
     "[deprecated] has no effect, use --log-level",
+)
+.without_key()
+.without_effect("NSQ ignores it, too");
+
+/// The flag that makes a daemon check whether it could start, and end. NSQ's programs have no such flag.
+pub const CHECK: FlagOf<check::Check> = new(
+    "check",
+    "false",
+    "check whether this machine is ready for a start, and end: true for text, json for programs",
 )
 .without_key();
 

@@ -60,6 +60,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod check;
 mod command_line;
 mod config_file;
 pub mod flag;

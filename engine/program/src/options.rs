@@ -1,6 +1,6 @@
 //! [`Options`]: the values of all flags of a program.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -27,6 +27,8 @@ pub struct Options {
     given: Given,
     arguments: Vec<String>,
     values: BTreeMap<&'static str, Value>,
+    /// The names of the flags that the configuration file has.
+    in_file: BTreeSet<&'static str>,
     unknown_keys: Vec<String>,
     overruled_keys: Vec<String>,
 }
@@ -99,8 +101,12 @@ impl Options {
             None => File::default(),
         };
         let mut values = BTreeMap::new();
+        let mut in_file = BTreeSet::new();
         let mut overruled_keys = Vec::new();
         for flag in program.all_flags() {
+            if file.has(flag) {
+                in_file.insert(flag.name);
+            }
             let value = match given.get(flag.name) {
                 Some(value) => {
                     // A value that counts for nothing may be wrong, as in NSQ's programs.
@@ -122,6 +128,7 @@ impl Options {
             given,
             arguments,
             values,
+            in_file,
             unknown_keys: file.unknown_keys(program),
             overruled_keys,
         })
@@ -154,6 +161,17 @@ impl Options {
     /// Returns true if the command line has the flag.
     pub fn is_given(&self, name: &str) -> bool {
         self.given.contains_key(name)
+    }
+
+    /// Returns the flags that the command line or the configuration file has, but those about both, and whether NSQ's
+    /// program lacks the flag.
+    pub fn set_flags(&self) -> impl Iterator<Item = (&'static Flag, bool)> {
+        let flags = self.program.flags.iter().map(|flag| (flag, false));
+        let own = self.program.own_flags.iter().map(|flag| (flag, true));
+        flags.chain(own).filter(|(flag, _)| {
+            let is_set = self.is_given(flag.name) || self.in_file.contains(flag.name);
+            is_set && !matches!(flag.name, "check" | "config" | "like")
+        })
     }
 
     /// Returns the flags with a key, each with its key and its value.

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use crate::command_line::Stop;
-use crate::flag::{DefaultValue, Flag, Kind};
+use crate::flag::{DefaultValue, Effect, Flag, Kind};
 use crate::flag_set::FlagSet;
 use crate::go_value;
 use crate::log;
@@ -148,14 +148,16 @@ pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
     metrics::page_with_table(page, name, &markdown_table(flags))
 }
 
-/// Returns a table of flags in Markdown. Without any key, the table has no column for keys.
+/// Returns a table of flags in Markdown. Without any key, the table has no column for keys. Without any other effect than
+/// in NSQ's program, it has no column for that.
 fn markdown_table(flags: &[Flag]) -> String {
     let has_keys = flags.iter().any(|flag| flag.key().is_some());
-    let mut rows = String::from(if has_keys {
-        "| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n"
-    } else {
-        "| flag | type | default | meaning |\n|---|---|---|---|\n"
-    });
+    let has_effects = flags.iter().any(|flag| flag.effect != Effect::Same);
+    let (key, key_line) = if has_keys { ("config key | ", "---|") } else { ("", "") };
+    let (effect, effect_line) = if has_effects { (" unlike NSQ |", "---|") } else { ("", "") };
+    let mut rows = format!(
+        "| flag | type | default | {key}meaning |{effect}\n|---|---|---|{key_line}---|{effect_line}\n"
+    );
     for flag in flags {
         let kind = match flag.kind {
             Kind::Boolean => "boolean",
@@ -177,7 +179,13 @@ fn markdown_table(flags: &[Flag]) -> String {
             (false, _) => String::new(),
         };
         let help = flag.help.replace('<', "&lt;").replace('|', "\\|");
-        rows += &format!("| `--{}` | {kind} | {default} | {key}{help} |\n", flag.name);
+        let effect = match (has_effects, flag.effect) {
+            (false, _) => String::new(),
+            (true, Effect::Same) => "  |".to_owned(),
+            (true, Effect::Differs(how)) => format!(" {how} |"),
+            (true, Effect::Nothing(why)) => format!(" no effect: {why} |"),
+        };
+        rows += &format!("| `--{}` | {kind} | {default} | {key}{help} |{effect}\n", flag.name);
     }
     rows
 }

@@ -15,17 +15,6 @@ pub enum TlsRequired {
     Yes = 2,
 }
 
-/// The report that `--check` asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Check {
-    /// No check: a broker is to be started.
-    No = 0,
-    /// A report to read.
-    Text = 1,
-    /// A report for programs.
-    Json = 2,
-}
-
 /// A version of TLS.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum TlsVersion {
@@ -53,19 +42,6 @@ impl FlagValue for TlsRequired {
     fn of(value: &Value) -> TlsRequired {
         use TlsRequired::{ExceptHttp, No, Yes};
         of_number([No, ExceptHttp, Yes], value, |required| required as i64)
-    }
-}
-
-/// `json`, or a boolean.
-impl FlagValue for Check {
-    const KIND: Kind = Kind::Word(&Words {
-        parse: |text| Check::parse(text).map(|check| check as i64),
-        is_boolean: true,
-    });
-
-    fn of(value: &Value) -> Check {
-        let all = [Check::No, Check::Text, Check::Json];
-        of_number(all, value, |check| check as i64)
     }
 }
 
@@ -120,21 +96,6 @@ impl TlsRequired {
                     "strconv.ParseBool: parsing {text:?}: invalid syntax"
                 )),
             },
-        }
-    }
-}
-
-impl Check {
-    fn parse(text: &str) -> Result<Check, String> {
-        match text {
-            "json" => Ok(Check::Json),
-            _ => {
-                if parse_bool(text)? {
-                    Ok(Check::Text)
-                } else {
-                    Ok(Check::No)
-                }
-            }
         }
     }
 }

@@ -257,6 +257,25 @@ impl Peer {
     }
 }
 
+/// Connects to an nsqlookupd and waits for the answer to a PING. The connection registers nothing.
+///
+/// # Errors
+/// What fails.
+pub(super) fn try_out(target: &Target, tls: Option<&Arc<ClientConfig>>) -> Result<(), String> {
+    const ANSWER_BYTES_MAX: usize = 1024;
+    let deadline = Instant::now() + TIMEOUT;
+    let mut link = Link::connect(target, tls)?;
+    link.write(&[MAGIC, b"PING\n"].concat(), deadline)?;
+    let answer = link.answer(ANSWER_BYTES_MAX, deadline)?;
+    if answer == b"OK" {
+        return Ok(());
+    }
+    let answer = String::from_utf8_lossy(&answer);
+    Err(format!(
+        "answers {answer:?}: the address must be nsqlookupd's --tcp-address (by default port 4160)"
+    ))
+}
+
 /// A connection to an nsqlookupd.
 struct Link {
     /// The peer's IP address.

@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use program::check::{State, in_use};
 use program::tcp_address;
 use program::tcp_socket::BIND_PAUSE;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -75,7 +76,7 @@ pub(super) fn reserve(
     let socket = retry_while_in_use(time, bind);
     let socket = socket.map_err(|error| {
         let why = format!("listen unix {address}: bind: {}", system_text(&error));
-        refused(address, &why, unix_hint(&error))
+        bind_failed(address, &error, &why, unix_hint(&error))
     })?;
     Ok(Reserved {
         address: ListenAddress::Unix(Arc::new(socket)),
@@ -102,13 +103,22 @@ fn reserve_within(address: &str, timeout: Duration) -> Result<Reserved, Finding>
     let candidate = tcp_address::resolve(address).map_err(|why| refused(address, &why, ""))?;
     reserve_with_retries(candidate, timeout).map_err(|error| {
         let why = format!("listen tcp {candidate}: bind: {}", system_text(&error));
-        refused(address, &why, tcp_address::bind_hint(&error, "nsqd"))
+        bind_failed(address, &error, &why, tcp_address::bind_hint(&error, "nsqd"))
     })
 }
 
 /// An address cannot be listened on. It is in the operator's spelling, and the cause in nsqd's words where nsqd has some.
 fn refused(address: &str, why: &str, advice: impl Into<String>) -> Finding {
     Finding::failure(format!("listen ({address}) failed - {why}"), advice)
+}
+
+/// An address that is in use may become free.
+fn bind_failed(address: &str, error: &io::Error, why: &str, advice: impl Into<String>) -> Finding {
+    let mut finding = refused(address, why, advice);
+    if error.kind() == io::ErrorKind::AddrInUse {
+        finding.state = State::Waiting;
+    }
+    finding
 }
 
 fn reserve_with_retries(address: SocketAddr, timeout: Duration) -> io::Result<Reserved> {
@@ -156,8 +166,9 @@ fn share_with_shards(socket: Socket) -> io::Result<Reserved> {
 }
 
 /// Reserves all addresses as a start does, and so finds out that two are equal. Each finding has the flag's name. A start
-/// at the same moment tries again for a second, and the check holds no address that long: it tries each once.
-pub(super) fn check(config: &Config) -> Vec<(&'static str, Finding)> {
+/// at the same moment tries again for a second, and the check holds no address that long: it tries each once. With
+/// `nsqd_runs`, an address in use is that of the nsqd that runs here.
+pub(super) fn check(config: &Config, nsqd_runs: bool) -> Vec<(&'static str, Finding)> {
     let mut taken = Vec::new();
     let mut findings = Vec::new();
     for (name, address, kind) in asked_for(config) {
@@ -165,6 +176,13 @@ pub(super) fn check(config: &Config) -> Vec<(&'static str, Finding)> {
             continue;
         }
         let finding = match reserve(address, kind, config.unix_socket_mode.0, Duration::ZERO) {
+            Err(finding) if finding.state == State::Waiting => {
+                if nsqd_runs {
+                    in_use(address, "nsqd")
+                } else {
+                    Finding::failure(finding.found, finding.advice)
+                }
+            }
             Err(finding) => finding,
             Ok(reserved) => {
                 taken.push(reserved);

@@ -70,12 +70,12 @@ fn judge(path: &Path, error: &DiskError) -> Finding {
             ),
             "give the directory to the user that runs nsqd (chown), who must be able to read, write and enter it",
         ),
-        DiskError::Locked(_) => (
-            format!(
-                "{shown} is in use by another nsqd that runs: the directory is fine, but a second nsqd on it would be refused"
-            ),
-            "nothing if that nsqd is the one to run here; else stop it, or choose another --data-path",
-        ),
+        DiskError::Locked(_) => {
+            return Finding::waiting(
+                format!("{shown} is in use by the nsqd that runs here: the directory is fine"),
+                "",
+            );
+        }
         DiskError::Io { .. } | DiskError::Failed(_) => (
             format!("{shown} cannot be used: {error}"),
             "look for the cause in the kernel's log (dmesg)",
@@ -166,7 +166,7 @@ mod tests {
             "not a directory",
             "choose a directory",
         );
-        check(DiskError::Locked(own()), "another nsqd", "stop it");
+        assert_eq!(judge(path, &DiskError::Locked(own())).state, State::Waiting);
         let read_only = DiskError::NotPermitted(own(), system(libc::EROFS));
         check(read_only, "read-only", "remount,rw");
         let closed = DiskError::NotPermitted(own(), system(libc::EACCES));

@@ -4,12 +4,12 @@ use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 
+use program::check::{Finding, bytes_text};
 use program::{log_info, log_warn};
 use rustix::process::{Resource, getrlimit};
 use wire::go_error::system_text;
 
-use super::finding::{Finding, bytes_text, shards_text};
-use super::limits;
+use super::limits::{self, shards_text};
 use crate::config::Config;
 use crate::reactor::{self, Engine};
 
@@ -191,7 +191,7 @@ pub(super) fn check(config: &Config) -> Finding {
         memlock_bytes: getrlimit(Resource::Memlock).current,
         shows_io_wait: shows_io_wait(),
     };
-    judge(&answer, &shards_text(config.shard_count))
+    judge(&answer, &shards_text(config.shard_count), &config.io)
 }
 
 /// Returns whether the kernel counts a wait in a ring as I/O wait. From Linux 6.15 on, a flag prevents that.
@@ -205,7 +205,8 @@ fn shows_io_wait() -> bool {
     false
 }
 
-fn judge(answer: &Answer, shards: &str) -> Finding {
+/// `io` is the value of `--io`.
+fn judge(answer: &Answer, shards: &str, io: &str) -> Finding {
     let chosen = match &answer.chosen {
         Ok(chosen) => chosen,
         Err(error) => return error.clone(),
@@ -226,7 +227,11 @@ fn judge(answer: &Answer, shards: &str) -> Finding {
             &*error.advice,
         );
     }
-    let mut found = format!("{name} works for {shards} on {system}");
+    let why = match io {
+        "auto" => "--io=auto takes the best that works",
+        _ => "as --io says",
+    };
+    let mut found = format!("{name} ({why}) works for {shards} on {system}");
     if engine.is_io_uring() {
         found += &match answer.memlock_bytes {
             None => ", with no limit on locked memory".to_owned(),

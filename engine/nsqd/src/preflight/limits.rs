@@ -3,9 +3,9 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 
+use program::check::{Finding, bytes_text};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-use super::finding::{Finding, bytes_text, shards_text};
 
 /// Descriptors besides those of clients: listeners, log, metadata, standard streams, some slack.
 const DESCRIPTORS_PROCESS: u64 = 64;
@@ -31,6 +31,14 @@ const MAPPINGS_PER_TOPIC: u64 = 2;
 
 /// The size to which segments grow with the flow; with a large backlog they grow further.
 const SEGMENT_BYTES: u64 = 1 << 20;
+
+/// Returns `1 shard` or `2 shards`.
+pub(super) fn shards_text(shard_count: NonZeroUsize) -> String {
+    match shard_count.get() {
+        1 => "1 shard".to_owned(),
+        count => format!("{count} shards"),
+    }
+}
 
 /// The decision about a resource limit.
 #[derive(Debug, PartialEq, Eq)]

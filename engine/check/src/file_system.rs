@@ -6,7 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::Finding;
+use program::check::Finding;
 
 /// A mounted file system, as the kernel lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,8 @@ impl Mount {
     }
 }
 
-pub(super) fn check(path: &Path) -> Finding {
+/// Judges the file system of a path.
+pub fn check(path: &Path) -> Finding {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     // A path that cannot be resolved has been reported by another check.
     let path = path.canonicalize().unwrap_or_else(|_| path.to_path_buf());
@@ -159,7 +160,7 @@ fn is_remote(kind: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preflight::State;
+    use program::check::State;
 
     const TABLE: &str = "\
         22 1 8:1 / / rw,relatime shared:1 - ext4 /dev/sda1 rw,errors=remount-ro\n\

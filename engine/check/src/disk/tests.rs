@@ -1,5 +1,5 @@
 use super::*;
-use crate::preflight::State;
+use program::check::State;
 
 const PLENTY: Space = Space {
     free_bytes: 100 << 30,
@@ -68,34 +68,27 @@ fn files_that_cannot_be_made_reserved_or_mapped_say_which() {
     check(broken, State::Failure, "cannot be made", "dmesg");
 }
 
-fn config(args: &[&str]) -> Config {
-    let args = args.iter().map(std::ffi::OsString::from);
-    Config::from_args(args).unwrap_or_else(|exit| panic!("{exit:?}"))
-}
-
 #[test]
 fn slow_syncs_are_told_by_what_they_cost() {
-    let check = |ms: &[u64], args: &[&str], state, found: &str, advice: &str| {
+    let flags = |before_each_ok| Syncs {
+        before_each_ok,
+        timeout: Duration::from_secs(2),
+    };
+    let check = |ms: &[u64], before_each_ok, state, found: &str, advice: &str| {
         let times = ms.iter().map(|ms| Duration::from_millis(*ms)).collect();
-        let finding = judge_syncs(Ok(times), &config(args));
+        let finding = judge_syncs(Ok(times), flags(before_each_ok));
         assert_eq!(finding.state, state, "{finding:?}");
         assert!(finding.found.contains(found), "{finding:?}");
         assert!(finding.advice.contains(advice), "{finding:?}");
     };
-    let fast = "a sync of 4 KiB takes 2.0 ms";
-    check(&[1, 2, 90], &[], State::Ok, fast, "");
-    let topics = "takes 40 ms: the disk can sync about 25 topics a second, and each topic with new messages is synced every 2.0 s";
-    check(&[1, 40, 50], &[], State::Warning, topics, "--sync-timeout");
-    let publishes = "at most 25 messages a second";
-    check(
-        &[40],
-        &["--sync-every=1"],
-        State::Warning,
-        publishes,
-        "MPUB",
-    );
-    check(&[10], &["--sync-every=1"], State::Ok, "10 ms", "");
-    let broken = judge_syncs(Err(io::Error::from_raw_os_error(libc::EIO)), &config(&[]));
+    let fast = "a sync of 4 KiB takes 2.0 ms: --sync-every=1 would make each OK wait that long, at most 500 publishes";
+    check(&[1, 2, 90], false, State::Ok, fast, "");
+    let topics = "; the disk can sync about 25 topics a second, and each topic with new messages is synced every 2.0 s";
+    check(&[1, 40, 50], false, State::Warning, topics, "--sync-timeout");
+    let publishes = "--sync-every=1 makes each OK wait that long, at most 25 publishes a second";
+    check(&[40], true, State::Warning, publishes, "MPUB");
+    check(&[10], true, State::Ok, "10 ms", "");
+    let broken = judge_syncs(Err(io::Error::from_raw_os_error(libc::EIO)), flags(false));
     assert_eq!(broken.state, State::Failure);
     assert!(broken.found.contains("nput/output error"), "{broken:?}");
     assert_eq!(time_text(Duration::from_micros(81)), "0.081 ms");
@@ -105,8 +98,11 @@ fn slow_syncs_are_told_by_what_they_cost() {
 fn a_directory_that_goes_away_is_a_finding() {
     let directory = tempfile::tempdir().unwrap();
     let missing = directory.path().join("missing");
-    let flag = format!("--data-path={}", missing.display());
-    let (segments, syncs) = trial(&config(&[&flag]));
+    let flags = Syncs {
+        before_each_ok: false,
+        timeout: Duration::from_secs(2),
+    };
+    let (segments, syncs) = trial(&missing, flags);
     assert_eq!(segments.state, State::Failure);
     assert_eq!(syncs, None);
     assert_eq!(space(&missing).state, State::Warning);

@@ -5,10 +5,8 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use diskq::TrialFile;
+use program::check::{Finding, bytes_text};
 use wire::go_error::system_text;
-
-use super::finding::{Finding, bytes_text};
-use crate::config::Config;
 
 /// Less room than one segment of a steady flow: publishes are refused soon after the start.
 const FREE_BYTES_MIN: u64 = 1 << 20;
@@ -28,7 +26,8 @@ const SYNC_BYTES: usize = 4096;
 const TRIAL_BYTES: u32 = 64 * 1024;
 const _: () = assert!(TRIAL_BYTES as usize >= SYNC_BYTES * SYNC_COUNT as usize);
 
-pub(super) fn space(path: &Path) -> Finding {
+/// Judges the room that is free.
+pub fn space(path: &Path) -> Finding {
     match rustix::fs::statvfs(path) {
         Ok(answer) => judge_space(&Space {
             free_bytes: answer.f_bavail.saturating_mul(answer.f_frsize),
@@ -46,8 +45,8 @@ pub(super) fn space(path: &Path) -> Finding {
     }
 }
 
-/// The bytes that an unprivileged process may use. `None`: the file system does not say.
-pub(super) fn free_bytes(path: &Path) -> Option<u64> {
+/// Returns the bytes that an unprivileged process may use. `None`: the file system does not say.
+pub fn free_bytes(path: &Path) -> Option<u64> {
     let answer = rustix::fs::statvfs(path).ok()?;
     Some(answer.f_bavail.saturating_mul(answer.f_frsize))
 }
@@ -101,9 +100,17 @@ fn judge_space(space: &Space) -> Finding {
     Finding::ok(found)
 }
 
-/// Files as a log makes them, and their syncs. Without usable files, nothing is synced.
-pub(super) fn trial(config: &Config) -> (Finding, Option<Finding>) {
-    let path = &config.data_path;
+/// The flags about syncs.
+#[derive(Clone, Copy, Debug)]
+pub struct Syncs {
+    /// True with `--sync-every=1`.
+    pub before_each_ok: bool,
+    /// `--sync-timeout`
+    pub timeout: Duration,
+}
+
+/// Judges files as a log makes them, and their syncs. Without usable files, nothing is synced.
+pub fn trial(path: &Path, flags: Syncs) -> (Finding, Option<Finding>) {
     let file = match TrialFile::create(path) {
         Ok(file) => file,
         Err(error) => return (judge_segments(&Err(("made", error))), None),
@@ -115,7 +122,7 @@ pub(super) fn trial(config: &Config) -> (Finding, Option<Finding>) {
         Ok(()) => Ok(is_reserved),
         Err(error) => Err(("mapped", error)),
     });
-    let synced = usable.is_ok().then(|| judge_syncs(syncs(&file), config));
+    let synced = usable.is_ok().then(|| judge_syncs(syncs(&file), flags));
     (judge_segments(&usable), synced)
 }
 
@@ -169,7 +176,7 @@ fn syncs(file: &TrialFile) -> io::Result<Vec<Duration>> {
     Ok(times)
 }
 
-fn judge_syncs(times: io::Result<Vec<Duration>>, config: &Config) -> Finding {
+fn judge_syncs(times: io::Result<Vec<Duration>>, flags: Syncs) -> Finding {
     let times = match times {
         Ok(times) => times,
         Err(error) => {
@@ -183,26 +190,28 @@ fn judge_syncs(times: io::Result<Vec<Duration>>, config: &Config) -> Finding {
         }
     };
     let median = times[times.len() / 2];
-    let found = format!("a sync of 4 KiB takes {}", time_text(median));
+    let per_second = 1.0 / median.as_secs_f64();
+    let verb = if flags.before_each_ok { "makes" } else { "would make" };
+    let found = format!(
+        "a sync of 4 KiB takes {}: --sync-every=1 {verb} each OK wait that long, at most {per_second:.0} publishes a \
+         second for a producer that waits for each",
+        time_text(median)
+    );
     if median <= SYNC_SLOW {
         return Finding::ok(found);
     }
-    let per_second = 1.0 / median.as_secs_f64();
-    if config.sync_every == 1 {
+    if flags.before_each_ok {
         return Finding::warning(
-            format!(
-                "{found}: with --sync-every=1 each publish waits that long, and a producer that waits for each OK \
-                 publishes at most {per_second:.0} messages a second"
-            ),
+            found,
             "use a disk with a protected write cache, publish many messages at once (MPUB), or leave --sync-every at \
              its default",
         );
     }
     Finding::warning(
         format!(
-            "{found}: the disk can sync about {per_second:.0} topics a second, and each topic with new messages is \
-             synced every {} (--sync-timeout); --sync-every=1 would make each publish wait",
-            time_text(config.sync_timeout)
+            "{found}; the disk can sync about {per_second:.0} topics a second, and each topic with new messages is \
+             synced every {} (--sync-timeout)",
+            time_text(flags.timeout)
         ),
         "use a disk with a protected write cache, or, with many topics, a longer --sync-timeout, which is what a power \
          failure can cost",
