@@ -191,7 +191,11 @@ fn judge_syncs(times: io::Result<Vec<Duration>>, flags: Syncs) -> Finding {
     };
     let median = times[times.len() / 2];
     let per_second = 1.0 / median.as_secs_f64();
-    let verb = if flags.before_each_ok { "makes" } else { "would make" };
+    let verb = if flags.before_each_ok {
+        "makes"
+    } else {
+        "would make"
+    };
     let found = format!(
         "a sync of 4 KiB takes {}: --sync-every=1 {verb} each OK wait that long, at most {per_second:.0} publishes a \
          second for a producer that waits for each",

@@ -122,7 +122,10 @@ fn judge_info(url: &str, body: &[u8]) -> Result<NodeInfo, Finding> {
     }
     if info.version.starts_with("0.") {
         return Err(Finding::warning(
-            format!("{url} is nsqd {}, which is too old for a comparison", info.version),
+            format!(
+                "{url} is nsqd {}, which is too old for a comparison",
+                info.version
+            ),
             "move to nsqd 1.3.0 first: ringq takes over what that version has written",
         ));
     }
@@ -199,9 +202,8 @@ fn judge_clients(clients: &[&ClientStats]) -> Finding {
 }
 
 fn judge_features(clients: &[&ClientStats]) -> Finding {
-    let count = |is_used: fn(&ClientStats) -> bool| {
-        clients.iter().filter(|client| is_used(client)).count()
-    };
+    let count =
+        |is_used: fn(&ClientStats) -> bool| clients.iter().filter(|client| is_used(client)).count();
     let used = [
         ("TLS", count(|client| client.tls)),
         ("deflate", count(|client| client.deflate)),
@@ -212,13 +214,18 @@ fn judge_features(clients: &[&ClientStats]) -> Finding {
     ];
     let data: BTreeMap<_, _> = used.into_iter().collect();
     let shown = used.iter().filter(|(_, count)| *count > 0);
-    let shown: Vec<_> = shown.map(|(name, count)| format!("{name} {count}")).collect();
+    let shown: Vec<_> = shown
+        .map(|(name, count)| format!("{name} {count}"))
+        .collect();
     let found = if shown.is_empty() {
         "no connection uses TLS, compression, auth or sampling".to_owned()
     } else {
         format!("connections with {}; ringq has these", shown.join(", "))
     };
-    let old: BTreeSet<String> = clients.iter().filter_map(|client| old_tls(client)).collect();
+    let old: BTreeSet<String> = clients
+        .iter()
+        .filter_map(|client| old_tls(client))
+        .collect();
     let old: Vec<_> = old.into_iter().collect();
     let finding = if old.is_empty() {
         Finding::ok(found)
@@ -245,7 +252,9 @@ fn judge_backlog(stats: &Stats, free_bytes: Option<u64>) -> Finding {
     let (mut count, mut on_disk, mut bytes) = (0_u64, 0_u64, 0_u64);
     for topic in &stats.topics {
         let channels = topic.channels.iter();
-        let waiting = channels.clone().map(|it| it.depth + it.in_flight_count + it.deferred_count);
+        let waiting = channels
+            .clone()
+            .map(|it| it.depth + it.in_flight_count + it.deferred_count);
         let messages = natural(topic.depth).saturating_add(waiting.map(natural).sum());
         let mean = natural(topic.message_bytes).checked_div(natural(topic.message_count));
         count += messages;
@@ -258,11 +267,15 @@ fn judge_backlog(stats: &Stats, free_bytes: Option<u64>) -> Finding {
         "{count} messages, {on_disk} of them on disk: about {} of files when that nsqd has stopped",
         bytes_text(bytes)
     );
-    let data = json!({ "messages": count, "on_disk": on_disk, "bytes": bytes, "free_bytes": free_bytes });
+    let data =
+        json!({ "messages": count, "on_disk": on_disk, "bytes": bytes, "free_bytes": free_bytes });
     let finding = match free_bytes {
         // The new files are complete before the old ones are set aside.
         Some(free) if free < bytes.saturating_mul(2) => Finding::warning(
-            format!("{found}; as much again is needed for the takeover, and {} are free", bytes_text(free)),
+            format!(
+                "{found}; as much again is needed for the takeover, and {} are free",
+                bytes_text(free)
+            ),
             "make room on the file system of --data-path, or let consumers take the backlog first",
         ),
         free => {

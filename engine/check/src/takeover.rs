@@ -29,7 +29,10 @@ pub fn check(path: &Path, message_bytes_max: u64, runs: bool) -> Option<Finding>
     let content = diskq_import::read_due(&OsFiles, path, &topics, message_bytes_max, goes_on);
     if runs && (due.is_err() || content.is_err()) {
         let found = "the nsqd that runs changes its files, so they cannot be looked through";
-        return Some(Finding::waiting(found, "check again when that nsqd has stopped"));
+        return Some(Finding::waiting(
+            found,
+            "check again when that nsqd has stopped",
+        ));
     }
     let due = due.and_then(|due| Ok((due, content?)));
     let mut finding = judge(due, disk::free_bytes(path))?;
@@ -76,9 +79,17 @@ fn judge(
         0 => {}
         count => steps.push(format!(
             "takes over {} of the original nsqd ({}, {}{} messages) in about {}",
-            if count == 1 { "1 queue".to_owned() } else { format!("{count} queues") },
+            if count == 1 {
+                "1 queue".to_owned()
+            } else {
+                format!("{count} queues")
+            },
             bytes_text(bytes),
-            if content.is_complete { "" } else { "more than " },
+            if content.is_complete {
+                ""
+            } else {
+                "more than "
+            },
             content.message_count,
             seconds_text(bytes)
         )),
@@ -180,7 +191,10 @@ mod tests {
         let mut cut = content(&[]);
         cut.is_complete = false;
         let finding = judge(Ok((due(), cut)), None).expect("files");
-        assert!(finding.found.contains("more than 7 messages"), "{finding:?}");
+        assert!(
+            finding.found.contains("more than 7 messages"),
+            "{finding:?}"
+        );
     }
 
     #[test]

@@ -7,8 +7,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use program::flag;
 use program::check::Check;
+use program::flag;
 use program::http::HttpTimeouts;
 use program::log::Level;
 use program::{Exit, Options, Program, version};

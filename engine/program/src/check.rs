@@ -255,7 +255,12 @@ pub fn addresses(
     };
     let asked = asked.iter().filter(|(_, address)| !address.is_empty());
     asked
-        .map(|(name, address)| (*name, try_address(address).unwrap_or_else(|refused| refused)))
+        .map(|(name, address)| {
+            (
+                *name,
+                try_address(address).unwrap_or_else(|refused| refused),
+            )
+        })
         .collect()
 }
 
@@ -276,7 +281,9 @@ pub fn is_daemon_at(address: &str) -> bool {
         idle_connections_max: 0,
         tls: HttpTls::System { only_tls13: false },
     });
-    client.get(&format!("{url}/ping")).is_ok_and(|it| it == b"OK")
+    client
+        .get(&format!("{url}/ping"))
+        .is_ok_and(|it| it == b"OK")
 }
 
 /// Returns the URL at which this machine reaches an address to listen on. `None`: there is no such address.

@@ -153,8 +153,16 @@ pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
 fn markdown_table(flags: &[Flag]) -> String {
     let has_keys = flags.iter().any(|flag| flag.key().is_some());
     let has_effects = flags.iter().any(|flag| flag.effect != Effect::Same);
-    let (key, key_line) = if has_keys { ("config key | ", "---|") } else { ("", "") };
-    let (effect, effect_line) = if has_effects { (" unlike NSQ |", "---|") } else { ("", "") };
+    let (key, key_line) = if has_keys {
+        ("config key | ", "---|")
+    } else {
+        ("", "")
+    };
+    let (effect, effect_line) = if has_effects {
+        (" unlike NSQ |", "---|")
+    } else {
+        ("", "")
+    };
     let mut rows = format!(
         "| flag | type | default | {key}meaning |{effect}\n|---|---|---|{key_line}---|{effect_line}\n"
     );
@@ -185,7 +193,10 @@ fn markdown_table(flags: &[Flag]) -> String {
             (true, Effect::Differs(how)) => format!(" {how} |"),
             (true, Effect::Nothing(why)) => format!(" no effect: {why} |"),
         };
-        rows += &format!("| `--{}` | {kind} | {default} | {key}{help} |{effect}\n", flag.name);
+        rows += &format!(
+            "| `--{}` | {kind} | {default} | {key}{help} |{effect}\n",
+            flag.name
+        );
     }
     rows
 }

@@ -4,6 +4,7 @@ use std::process::ExitCode;
 
 use nsqadmin::config::Config;
 use nsqadmin::server::Server;
+use program::check::Check;
 use program::stop::{self, StopSignals};
 use program::{log, log_fatal, open_files, thread_refused};
 use tokio::runtime::Runtime;
@@ -14,6 +15,9 @@ fn main() -> ExitCode {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
+    if config.check != Check::No {
+        return config.examine().print(config.check);
+    }
     if let Err(error) = log::init(config.log_level, config.options.log_style()) {
         log_fatal!("{}", thread_refused("the log's thread", &error));
         return ExitCode::from(1);

@@ -1,13 +1,16 @@
 //! The declaration of nsqlookupd's flags.
 
 use std::ffi::OsString;
+use std::sync::Arc;
 
+use program::check::{self, Check, Report};
 use program::flag;
-use program::http::HttpTimeouts;
+use program::http::{HostNames, HttpTimeouts};
 use program::log::Level;
 use program::tcp_address::has_variable;
 use program::tls::ListenerTls;
 use program::{Exit, Options, Program, version};
+use tokio_rustls::rustls::ServerConfig;
 
 use crate::database::Lifetimes;
 
@@ -29,6 +32,7 @@ program::flags! {
     }
     own {
         = flag::LOG_FORMAT;
+        check: Check = flag::CHECK;
         tls_tcp_address: String = flag::new("tls-tcp-address", "", "<addr>:<port> to listen on for TCP clients with TLS; empty for none");
         tls: ListenerTls;
         http_timeouts: HttpTimeouts;
@@ -48,6 +52,37 @@ impl Config {
     pub fn from_args(args: impl IntoIterator<Item = OsString>) -> Result<Config, Exit> {
         let options = NSQLOOKUPD.options(args, &program::hostname())?;
         options.read().map_err(|why| NSQLOOKUPD.fatal(&why))
+    }
+
+    /// Checks what a start needs: the values of the flags, and the addresses.
+    pub fn examine(&self) -> Report {
+        let refused = HostNames::check_flag(&self.allowed_hosts);
+        let refused = refused.and_then(|()| self.listener_tls().map(drop)).err();
+        let mut report = Report::new(NSQLOOKUPD.name);
+        let flags = check::flags(&self.options, refused, &self.ignored());
+        report.add("flags", flags);
+        report.extend(check::addresses(
+            NSQLOOKUPD.name,
+            &self.http_address,
+            &[
+                ("tcp-address", &self.tcp_address),
+                ("http-address", &self.http_address),
+                ("tls-tcp-address", &self.tls_tcp_address),
+                ("https-address", &self.tls.https_address),
+            ],
+        ));
+        report
+    }
+
+    /// Returns the TLS of the listeners that have TLS.
+    ///
+    /// # Errors
+    /// The reason for the FATAL line.
+    pub(crate) fn listener_tls(&self) -> Result<Option<Arc<ServerConfig>>, String> {
+        self.tls.configure(&[
+            ("--tls-tcp-address", &self.tls_tcp_address),
+            ("--https-address", &self.tls.https_address),
+        ])
     }
 
     /// Returns sentences about the parts of the command line and the configuration file that count for nothing.

@@ -97,11 +97,7 @@ impl Server {
                 "--inactive-producer-timeout=0 hides every nsqd: /lookup and /nodes have no producers"
             );
         }
-        let tls = config.tls.configure(&[
-            ("--tls-tcp-address", &config.tls_tcp_address),
-            ("--https-address", &config.tls.https_address),
-        ])?;
-        let tls = tls.map(TlsAcceptor::from);
+        let tls = config.listener_tls()?.map(TlsAcceptor::from);
         let tcp = listen(&config.tcp_address).await?;
         let http = listen(&config.http_address).await?;
         let (tcp_address, http_address) = (tcp.address(), http.address());

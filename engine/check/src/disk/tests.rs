@@ -84,7 +84,13 @@ fn slow_syncs_are_told_by_what_they_cost() {
     let fast = "a sync of 4 KiB takes 2.0 ms: --sync-every=1 would make each OK wait that long, at most 500 publishes";
     check(&[1, 2, 90], false, State::Ok, fast, "");
     let topics = "; the disk can sync about 25 topics a second, and each topic with new messages is synced every 2.0 s";
-    check(&[1, 40, 50], false, State::Warning, topics, "--sync-timeout");
+    check(
+        &[1, 40, 50],
+        false,
+        State::Warning,
+        topics,
+        "--sync-timeout",
+    );
     let publishes = "--sync-every=1 makes each OK wait that long, at most 25 publishes a second";
     check(&[40], true, State::Warning, publishes, "MPUB");
     check(&[10], true, State::Ok, "10 ms", "");

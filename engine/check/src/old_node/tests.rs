@@ -22,7 +22,10 @@ fn the_tried_libraries_are_those_that_the_tests_install() {
         ("pynsq", "python/requirements.txt", "\npynsq=={}\n"),
         ("nsqjs", "node/package.json", "\"nsqjs\": \"{}\""),
     ] {
-        let (_, version) = TRIED.iter().find(|(name, _)| *name == library).expect(library);
+        let (_, version) = TRIED
+            .iter()
+            .find(|(name, _)| *name == library)
+            .expect(library);
         let text = fs::read_to_string(interop.join(file)).expect(file);
         let line = line.replace("{}", version);
         assert!(text.contains(&line), "{line} is not in {file}");
@@ -60,19 +63,35 @@ fn the_features_in_use_are_counted_and_old_tls_is_a_warning() {
     let plain = client(json!({}));
     let finding = judged(judge_features, std::slice::from_ref(&plain));
     assert_eq!(finding.state, State::Ok);
-    assert!(finding.found.starts_with("no connection uses TLS"), "{finding:?}");
+    assert!(
+        finding.found.starts_with("no connection uses TLS"),
+        "{finding:?}"
+    );
     let tls = |version: &str, suite: &str| {
         let fields = json!({ "tls": true, "tls_version": version, "tls_cipher_suite": suite, "authed": true });
-        let finding = judged(judge_features, &[client(fields), client(json!({ "sample_rate": 5 }))]);
-        assert!(finding.found.starts_with("connections with TLS 1, auth 1, sampling 1;"));
+        let finding = judged(
+            judge_features,
+            &[client(fields), client(json!({ "sample_rate": 5 }))],
+        );
+        assert!(
+            finding
+                .found
+                .starts_with("connections with TLS 1, auth 1, sampling 1;")
+        );
         finding.state
     };
     let modern = "TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256";
     assert_eq!(tls("TLS1.2", modern), State::Ok);
     assert_eq!(tls("TLS1.3", "Unknown 4865"), State::Ok);
     assert_eq!(tls("TLS1.1", modern), State::Warning);
-    assert_eq!(tls("TLS1.2", "TLS_RSA_WITH_AES_128_GCM_SHA256"), State::Warning);
-    assert_eq!(tls("TLS1.2", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"), State::Warning);
+    assert_eq!(
+        tls("TLS1.2", "TLS_RSA_WITH_AES_128_GCM_SHA256"),
+        State::Warning
+    );
+    assert_eq!(
+        tls("TLS1.2", "TLS_ECDHE_RSA_WITH_AES_128_CBC_SHA"),
+        State::Warning
+    );
 }
 
 #[test]
@@ -87,7 +106,12 @@ fn the_backlog_needs_twice_its_room() {
     .expect("figures");
     let finding = judge_backlog(&stats, Some(60_000));
     assert_eq!(finding.state, State::Ok);
-    assert!(finding.found.starts_with("30 messages, 9 of them on disk: about 29 KiB"), "{finding:?}");
+    assert!(
+        finding
+            .found
+            .starts_with("30 messages, 9 of them on disk: about 29 KiB"),
+        "{finding:?}"
+    );
     assert_eq!(judge_backlog(&stats, Some(59_999)).state, State::Warning);
     assert_eq!(judge_backlog(&stats, None).state, State::Ok);
     assert_eq!(judge_backlog(&Stats::default(), Some(0)).state, State::Ok);
@@ -105,6 +129,9 @@ fn a_program_that_is_no_nsqd_is_named() {
     check("[]", "is no nsqd");
     let old = "{\"status_code\":200,\"status_txt\":\"OK\",\"data\":{\"version\":\"0.3.8\",\"tcp_port\":4150}}";
     check(old, "nsqd 0.3.8, which is too old");
-    let info = judge_info("http://a", b"{\"version\":\"1.2.1\",\"tcp_port\":-1,\"http_port\":4151}");
+    let info = judge_info(
+        "http://a",
+        b"{\"version\":\"1.2.1\",\"tcp_port\":-1,\"http_port\":4151}",
+    );
     assert_eq!(info.expect("an nsqd").version, "1.2.1");
 }

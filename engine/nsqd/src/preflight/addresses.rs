@@ -103,7 +103,12 @@ fn reserve_within(address: &str, timeout: Duration) -> Result<Reserved, Finding>
     let candidate = tcp_address::resolve(address).map_err(|why| refused(address, &why, ""))?;
     reserve_with_retries(candidate, timeout).map_err(|error| {
         let why = format!("listen tcp {candidate}: bind: {}", system_text(&error));
-        bind_failed(address, &error, &why, tcp_address::bind_hint(&error, "nsqd"))
+        bind_failed(
+            address,
+            &error,
+            &why,
+            tcp_address::bind_hint(&error, "nsqd"),
+        )
     })
 }
 

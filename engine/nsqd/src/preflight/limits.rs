@@ -6,7 +6,6 @@ use std::path::Path;
 use program::check::{Finding, bytes_text};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-
 /// Descriptors besides those of clients: listeners, log, metadata, standard streams, some slack.
 const DESCRIPTORS_PROCESS: u64 = 64;
 
