@@ -10,8 +10,8 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{
-    Broker, Exit, Tmpfs, answer_io_uring_with, contents, first_core, has_io_uring, is_installed,
-    limited, nsqd_path, run, without_privileges,
+    Broker, Certificates, Exit, Lookupd, Reply, Tmpfs, answer_io_uring_with, contents, first_core,
+    has_io_uring, is_installed, limited, nsqd_path, run, serve_http, without_privileges,
 };
 use serde_json::Value;
 
@@ -70,15 +70,21 @@ impl Report {
             assert!(text.contains(part), "{part:?} is missing in {text}");
         }
         let has_advice = finding["advice"] != "";
-        assert_eq!(has_advice, state != "ok", "{finding}");
+        let needs_advice = state == "warning" || state == "failure";
+        assert_eq!(has_advice, needs_advice, "{finding}");
     }
 
     /// Returns the names of the checks that failed.
     fn failures(&self) -> Vec<&str> {
+        self.names("failure")
+    }
+
+    /// Returns the names of the checks with this state.
+    fn names(&self, state: &str) -> Vec<&str> {
         let checks = self.json["checks"].as_array().expect("an array");
         checks
             .iter()
-            .filter(|check| check["state"] == "failure")
+            .filter(|check| check["state"] == state)
             .map(|check| check["name"].as_str().expect("a text"))
             .collect()
     }
@@ -272,7 +278,25 @@ fn a_takeover_that_is_due_is_announced() {
     write("nsqd.dat", listed);
     write("orders.diskqueue.000000.dat", &"x".repeat(1000));
     let report = Report::of(check(&[], data.path(), &[]));
-    report.says("takeover", "ok", &["takes over 1 queue (1000 bytes)"]);
+    let parts = [
+        "takes over 1 queue",
+        "1000 bytes, 0 messages",
+        "except for what cannot be read",
+    ];
+    report.says("takeover", "warning", &parts);
+    let faults = report.finding("takeover")["data"]["faults"].to_string();
+    assert!(
+        faults.contains("its last 1000 bytes are not imported"),
+        "{faults}"
+    );
+    let original = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../diskq/import/tests/data/nsqd/two-channels");
+    let report = Report::of(check(&[], &original, &[]));
+    report.says(
+        "takeover",
+        "ok",
+        &["2 queues", "60 messages", "in about a second"],
+    );
     write("clicks.diskqueue.000000.dat", "x");
     let report = Report::of(check(&[], data.path(), &[]));
     report.says("takeover", "warning", &["nsqd.dat does not list clicks"]);
@@ -491,10 +515,15 @@ fn a_running_broker_is_not_disturbed() {
     let http = format!("--http-address={}", broker.http_addr());
     for round in 0..3 {
         let report = Report::of(check(&[], &path, &[&tcp, &http]));
+        assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
         let taken = ["data-path", "tcp-address", "http-address"];
-        assert_eq!(report.failures(), taken, "{}", report.exit);
-        let parts = ["another nsqd", "the directory is fine", "choose another"];
-        report.says("data-path", "failure", &parts);
+        assert_eq!(report.names("waiting"), taken, "{}", report.exit);
+        report.says("data-path", "waiting", &["the directory is fine"]);
+        report.says(
+            "running-nsqd",
+            "ok",
+            &["1 topics, 1 channels, 2 connections"],
+        );
         // The check still examines the disk.
         report.says("segments", "ok", &[]);
         report.finding("sync-speed");
@@ -519,4 +548,123 @@ fn a_running_broker_is_not_disturbed() {
     let report = Report::of(check(&[], &path, &[&tcp, &http]));
     assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
     report.says("nsqd.dat", "ok", &["lists 1 topic"]);
+}
+
+/// It has no nsqd's data, so a start there would leave the messages behind.
+#[test]
+fn a_running_broker_with_another_data_path_is_named() {
+    let mut broker = Broker::start_on("127.0.23.5", 1, &[]);
+    let data = scratch();
+    let http = format!("--http-address={}", broker.http_addr());
+    let exit = run(
+        &mut check(&[], data.path(), &["--check", "--", &http]),
+        TIMEOUT,
+    );
+    assert_eq!((exit.code(), exit.stderr.as_str()), (0, ""), "{exit}");
+    for part in [
+        "with another data path",
+        "is in use by the nsqd that runs here",
+    ] {
+        assert!(exit.stdout.contains(part), "{part}: {exit}");
+    }
+    broker.sigterm_and_wait();
+}
+
+/// Returns the findings about an nsqd that answers in this way.
+fn like(info: &'static str, stats: &'static str) -> Report {
+    let node = serve_http(move |request| match request.target.as_str() {
+        "/info" => Reply::new(200, info),
+        _ => Reply::new(if stats.is_empty() { 500 } else { 200 }, stats),
+    });
+    let flag = format!("--like=http://{node}");
+    Report::of(check(&[], scratch().path(), &[&flag]))
+}
+
+#[test]
+fn the_nsqd_to_be_replaced_is_described() {
+    let info = r#"{"version":"1.2.1","tcp_port":4150,"http_port":4151}"#;
+    let stats = r#"{"version":"1.2.1","topics":[{"topic_name":"orders","depth":1,"backend_depth":1,
+        "message_count":1,"message_bytes":994,"channels":[{"channel_name":"billing","clients":[
+        {"remote_address":"a:1","user_agent":"go-nsq/1.1.0","tls":true,"tls_version":"TLS1.1"},
+        {"remote_address":"a:2","user_agent":"billing/2.1","sample_rate":10}]}]}],
+        "producers":[{"remote_address":"a:1","user_agent":"go-nsq/1.1.0","tls":true}]}"#;
+    let report = like(info, stats);
+    assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
+    let parts = [
+        "nsqd 1.2.1: 1 topics, 1 channels, 2 connections",
+        "of nsqd 1.3.0",
+    ];
+    report.says("running-nsqd", "ok", &parts);
+    report.says(
+        "clients",
+        "warning",
+        &["1 connections of tried", "1 of others"],
+    );
+    report.says(
+        "features",
+        "warning",
+        &["TLS 1, sampling 1", "but not TLS1.1"],
+    );
+    report.says(
+        "backlog",
+        "ok",
+        &["1 messages, 1 of them on disk", "1.0 KiB"],
+    );
+}
+
+/// A start does not need the other node.
+#[test]
+fn a_node_that_cannot_be_described_is_one_sentence() {
+    let info = r#"{"version":"1.3.0","tcp_port":4150,"http_port":4151}"#;
+    for (report, part) in [
+        (like("{}", "{}"), "is no nsqd"),
+        (like(r#"{"version":"0.2.0","tcp_port":1}"#, "{}"), "too old"),
+        (like(info, ""), "does not tell its figures"),
+        (like(info, "[1]"), "does not tell its figures"),
+    ] {
+        report.says("running-nsqd", "warning", &[part]);
+    }
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let flag = format!("--like={}", nobody.local_addr().expect("bound"));
+    drop(nobody);
+    let report = Report::of(check(&[], scratch().path(), &[&flag]));
+    report.says("running-nsqd", "warning", &["connection refused", "4151"]);
+}
+
+#[test]
+fn a_node_is_asked_over_https_too() {
+    let certificates = Certificates::new();
+    let mut broker = certificates.broker(1, &["--tls-required"]);
+    let ca = certificates.flag("tls-root-ca-file", "ca.pem");
+    // The node refuses HTTP and names its port for HTTPS.
+    let flags = certificates.flags(&[
+        "--tls-required",
+        &ca,
+        &format!("--like={}", broker.http_addr()),
+    ]);
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let report = Report::of(check(&[], scratch().path(), &flags));
+    report.says("running-nsqd", "ok", &["the nsqd of ringq"]);
+    broker.sigterm_and_wait();
+}
+
+/// An nsqlookupd that was told of this node would send it consumers.
+#[test]
+fn nsqlookupds_are_tried_and_not_told() {
+    let lookupd = Lookupd::start(&[]);
+    let good = format!("--lookupd-tcp-address={}", lookupd.address());
+    let data = scratch();
+    let report = Report::of(check(&[], data.path(), &[&good]));
+    report.says("nsqlookupds", "ok", &[&lookupd.address()]);
+    lookupd.wait_for("closed");
+    assert_eq!(lookupd.told(), ["connected", "PING", "closed"]);
+    let bad = "--lookupd-tcp-address=127.0.23.6:1";
+    let report = Report::of(check(&[], data.path(), &[&good, bad]));
+    report.says(
+        "nsqlookupds",
+        "warning",
+        &[&lookupd.address(), "not answering: 1"],
+    );
+    let faults = report.finding("nsqlookupds")["data"]["faults"].to_string();
+    assert!(faults.contains("127.0.23.6:1: dial tcp"), "{faults}");
 }

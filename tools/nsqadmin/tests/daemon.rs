@@ -16,6 +16,34 @@ fn has_nodes(count: usize) -> impl Fn(&Value) -> bool {
     }
 }
 
+#[test]
+fn a_check_asks_the_nsqds_and_nsqlookupds() {
+    let nsqd = Daemon::nsqd(&[]);
+    let check = |args: &[&str]| {
+        let exit = run_nsqadmin(&[&["--check", "--http-address=127.0.0.1:0"], args].concat());
+        (exit.code(), exit.stdout)
+    };
+    let good = format!("--nsqd-http-address={}", nsqd.http);
+    let (code, text) = check(&[&good]);
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("ok    nsqds         1 of 1 answer\n"),
+        "{text}"
+    );
+    let (code, text) = check(&["--", &good, "--nsqd-http-address=127.0.23.7:1"]);
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.contains("warn  nsqds         1 of 2 answer\n"),
+        "{text}"
+    );
+    let (code, text) = check(&[]);
+    assert_eq!(code, 1, "{text}");
+    assert!(
+        text.contains("--nsqd-http-address or --lookupd-http-address required"),
+        "{text}"
+    );
+}
+
 /// The polls of one nsqadmin were nine tenths of the log of each nsqd and nsqlookupd.
 #[test]
 fn what_nsqadmin_asks_all_the_time_is_not_in_the_logs_of_the_others() {

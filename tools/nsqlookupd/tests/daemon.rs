@@ -50,6 +50,35 @@ fn a_start_that_fails_says_why() {
 }
 
 #[test]
+fn a_check_says_whether_a_start_would_succeed() {
+    let lookupd = Lookupd::start(&[]);
+    let check = |args: &[&str]| {
+        let exit = run_nsqlookupd(&[&["--check"], args].concat());
+        (exit.code(), exit.stdout)
+    };
+    let free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
+    let (code, text) = check(&free);
+    assert_eq!(code, 0, "{text}");
+    assert!(
+        text.ends_with("This machine is ready for nsqlookupd.\n"),
+        "{text}"
+    );
+    let (tcp, http) = (lookupd.tcp, lookupd.http);
+    let taken = [
+        format!("--tcp-address={tcp}"),
+        format!("--http-address={http}"),
+    ];
+    let (code, text) = check(&["--", &taken[0], &taken[1]]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("once that nsqlookupd has stopped"), "{text}");
+    let (code, text) = check(&[&taken[0], free[1]]);
+    assert_eq!(code, 1, "nobody says whose the port is: {text}");
+    let (code, text) = check(&[free[0], free[1], "--tls-cert=x"]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("FAIL  flags"), "{text}");
+}
+
+#[test]
 fn a_stop_ends_every_connection_and_logs_it() {
     for signal in ["TERM", "INT"] {
         let mut lookupd = Lookupd::start(&[]);

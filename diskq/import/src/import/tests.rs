@@ -281,7 +281,20 @@ fn what_is_due_is_what_the_next_start_does() {
             result.unwrap_err();
         }
         let due = due_takeover(&files, &data_path(), &topics()).unwrap();
+        let read =
+            |goes_on| read_due(&files, &data_path(), &topics(), u64::MAX, || goes_on).unwrap();
+        let content = read(true);
+        assert!(
+            content.is_complete && (read(false).message_count == 0),
+            "call {nth}"
+        );
         let done = take(&files).unwrap();
+        assert!(
+            content.notes.iter().all(|note| done.notes.contains(note)),
+            "call {nth}"
+        );
+        let stored: u64 = done.topics.iter().map(|topic| topic.message_count).sum();
+        assert!(content.message_count >= stored, "call {nth}");
         assert_eq!(due.completes_earlier, done.completed_earlier, "call {nth}");
         assert_eq!(due.queue_count > 0, done.original.is_some(), "call {nth}");
         assert_eq!(due.unlisted, done.unlisted, "call {nth}");

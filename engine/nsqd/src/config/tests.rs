@@ -220,6 +220,8 @@ fn a_check_is_asked_for_with_or_without_a_word() {
     assert_eq!(flag("check").key(), None, "a file cannot ask for it");
     let config = good(&["--check", "--shards=3"]);
     assert_eq!(config.shard_count.get(), 3, "what follows counts");
+    let config = good(&["--check", "--", "--shards=3", "--like=a:1"]);
+    assert_eq!((config.shard_count.get(), &*config.like), (3, "a:1"));
 }
 
 /// Returns the answer of the checks, which are made in their order.

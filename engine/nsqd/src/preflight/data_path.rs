@@ -142,7 +142,7 @@ pub(crate) fn permissions(path: &Path) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preflight::State;
+    use program::check::State;
 
     #[test]
     fn every_reason_has_its_own_advice() {

@@ -227,11 +227,7 @@ fn judge(answer: &Answer, shards: &str, io: &str) -> Finding {
             &*error.advice,
         );
     }
-    let why = match io {
-        "auto" => "--io=auto takes the best that works",
-        _ => "as --io says",
-    };
-    let mut found = format!("{name} ({why}) works for {shards} on {system}");
+    let mut found = format!("{name} works for {shards} on {system}");
     if engine.is_io_uring() {
         found += &match answer.memlock_bytes {
             None => ", with no limit on locked memory".to_owned(),
@@ -245,6 +241,10 @@ fn judge(answer: &Answer, shards: &str, io: &str) -> Finding {
             found += "; before Linux 6.15, an idle shard may be counted as I/O wait; it uses no processor time";
         }
     }
+    found += match io {
+        "auto" => "; --io=auto takes the best engine that works",
+        _ => "; --io asks for this engine",
+    };
     Finding::ok(found)
 }
 

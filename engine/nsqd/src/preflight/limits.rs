@@ -222,7 +222,7 @@ fn judge_cores(shard_count: NonZeroUsize, usable: NonZeroUsize, quota: Option<f6
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::preflight::State;
+    use program::check::State;
 
     #[test]
     fn few_descriptors_are_few_clients() {

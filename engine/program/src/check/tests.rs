@@ -1,8 +1,15 @@
-use super::finding::bytes_text;
+use std::ffi::OsString;
+use std::io::Read;
+use std::net::TcpListener;
+
 use super::*;
+use crate::{Program, flag, version};
 
 fn report(findings: Vec<(&'static str, Finding)>) -> Report {
-    Report { findings }
+    Report {
+        program: "nsqd",
+        findings,
+    }
 }
 
 #[test]
@@ -21,23 +28,35 @@ fn a_report_is_as_bad_as_its_worst_finding() {
     let with = |warnings: &str| format!("{ready}, with {warnings}.");
     check(vec![good(), odd()], State::Warning, &with("1 warning"));
     check(vec![odd(), odd()], State::Warning, &with("2 warnings"));
+    let busy = || ("tcp-address", in_use("127.0.0.1:4150", "nsqd"));
+    let once = format!("{ready} once that nsqd has stopped");
+    check(vec![busy(), good()], State::Waiting, &format!("{once}."));
+    let warned = format!("{once}, with 1 warning.");
+    check(vec![busy(), odd()], State::Waiting, &warned);
     let not = "This machine is not ready for nsqd with these flags:";
     check(
         vec![odd(), bad(), good()],
         State::Failure,
         &format!("{not} 1 failure, 1 warning."),
     );
+    let alone = format!("{not} 1 failure, 0 warnings.");
+    check(vec![bad(), busy()], State::Failure, &alone);
 }
 
 #[test]
 fn text_and_json_say_the_same() {
     let report = report(vec![
-        ("cores", Finding::ok("two")),
+        (
+            "cores",
+            Finding::ok("two").with(vec!["a".to_owned(), "b".to_owned()], json!(["a", "b"])),
+        ),
         ("clock", Finding::warning("slow", "hurry up")),
         ("data-path", Finding::failure("\"gone\"", "find it")),
     ]);
     let text = "\
 ok    cores         two
+                    a
+                    b
 warn  clock         slow
                     What to do: hurry up
 FAIL  data-path     \"gone\"
@@ -49,13 +68,107 @@ This machine is not ready for nsqd with these flags: 1 failure, 1 warning.
     let expected = serde_json::json!({
         "state": "failure",
         "checks": [
-            {"name": "cores", "state": "ok", "found": "two", "advice": ""},
+            {"name": "cores", "state": "ok", "found": "two", "advice": "", "data": ["a", "b"]},
             {"name": "clock", "state": "warning", "found": "slow", "advice": "hurry up"},
             {"name": "data-path", "state": "failure", "found": "\"gone\"", "advice": "find it"},
         ],
     });
     assert_eq!(json, expected);
     assert_eq!(report.json().lines().count(), 1);
+}
+
+crate::flags! {
+    /// A daemon.
+    struct Daemon {
+        = flag::CONFIG;
+        = flag::VERBOSE;
+        = flag::new::<String>("address", "", "where");
+        = flag::new::<u64>("size", "1", "how much").differing("not above 5");
+        = flag::new::<u64>("count", "1", "how many");
+    }
+    own {
+        = flag::CHECK;
+        = flag::new::<bool>("extra", "false", "what else");
+    }
+}
+
+static DAEMON: Program = Program::of::<Daemon>("nsqd", version::of_daemon);
+
+fn options(args: &[&str]) -> Options {
+    let args = args.iter().map(OsString::from);
+    DAEMON.options(args, "host").expect("good flags")
+}
+
+#[test]
+fn each_flag_that_is_set_is_compared_with_nsqs() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let file = directory.path().join("nsqd.toml");
+    std::fs::write(&file, "size = 7\n").expect("written");
+    let config = format!("--config={}", file.display());
+    // The flags of the other daemon follow a mark.
+    let set = options(&[
+        "--check",
+        &config,
+        "--",
+        "--address=a",
+        "--verbose",
+        "--extra",
+    ]);
+    let finding = flags(&set, None, &[]);
+    let found = "4 set; 1 mean the same as in NSQ, 1 differ, 1 are ignored";
+    assert_eq!((finding.state, &*finding.found), (State::Ok, found));
+    let lines = [
+        "--verbose is ignored: NSQ ignores it, too",
+        "--size differs: not above 5",
+        "only in ringq: --extra",
+        "the same: --address",
+    ];
+    assert_eq!(finding.details, lines);
+    let data = json!([
+        {"flag": "--verbose", "effect": "ignored", "how": "NSQ ignores it, too"},
+        {"flag": "--address", "effect": "same", "how": ""},
+        {"flag": "--size", "effect": "differs", "how": "not above 5"},
+        {"flag": "--extra", "effect": "own", "how": ""},
+    ]);
+    assert_eq!(finding.data, Some(data));
+    let doubts = ["odd".to_owned()];
+    assert_eq!(flags(&set, None, &doubts).state, State::Warning);
+    let refused = flags(&set, Some("bad".to_owned()), &doubts);
+    assert_eq!(refused.state, State::Failure);
+}
+
+#[test]
+fn only_a_check_skips_a_mark_and_only_one() {
+    let arguments = |args: &[&str]| options(args).arguments().to_vec();
+    assert_eq!(arguments(&["--", "--verbose"]), ["--verbose"]);
+    assert_eq!(arguments(&["--check", "--", "--verbose"]), [""; 0]);
+    let twice = ["--check", "--", "--verbose", "--", "--extra"];
+    assert_eq!(arguments(&twice), ["--extra"]);
+}
+
+#[test]
+fn addresses_are_tried_and_an_occupant_is_told_from_a_daemon() {
+    let check = |address: &str, http: &str| addresses("nsqd", http, &[("tcp-address", address)]);
+    let state = |address: &str, http: &str| check(address, http)[0].1.state;
+    assert_eq!(state("127.0.0.1:0", ""), State::Ok);
+    assert_eq!(state("nonsense", ""), State::Failure);
+    assert!(check("", "").is_empty());
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = listener.local_addr().expect("bound").to_string();
+    for (answer, expected) in [("OK", State::Waiting), ("no", State::Failure)] {
+        let state = std::thread::scope(|scope| {
+            scope.spawn(|| {
+                let (mut client, _) = listener.accept().expect("a request");
+                let mut request = [0; 1024];
+                client.read(&mut request).expect("the request");
+                let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
+                let answer = format!("{head}{answer}");
+                client.write_all(answer.as_bytes()).expect("sent");
+            });
+            state(&address, &address)
+        });
+        assert_eq!(state, expected, "{answer}");
+    }
 }
 
 #[test]

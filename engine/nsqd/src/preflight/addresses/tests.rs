@@ -6,7 +6,7 @@ use program::tcp_socket::BIND_TIMEOUT;
 use socket2::{Domain, Socket, Type};
 
 use super::*;
-use crate::preflight::State;
+use program::check::State;
 
 fn reserve_tcp(address: &str) -> Result<Reserved, Finding> {
     reserve_within(address, BIND_TIMEOUT)
@@ -195,7 +195,7 @@ fn only_one_of_two_overlapping_addresses_can_be_listened_on() {
             false,
         ),
     ] {
-        let findings = check(&config(&tcp, &http));
+        let findings = check(&config(&tcp, &http), false);
         let states = [State::Ok, if is_free { State::Ok } else { State::Failure }];
         assert_eq!(
             [findings[0].1.state, findings[1].1.state],
@@ -203,4 +203,13 @@ fn only_one_of_two_overlapping_addresses_can_be_listened_on() {
             "{findings:?}"
         );
     }
+}
+
+#[test]
+fn an_address_in_use_waits_for_the_nsqd_that_runs() {
+    let taken = reserve_tcp("127.0.0.1:0").unwrap();
+    let config = config(&ip(&taken).to_string(), "127.0.0.1:0");
+    let states = |nsqd_runs| check(&config, nsqd_runs)[0].1.state;
+    assert_eq!(states(true), State::Waiting);
+    assert_eq!(states(false), State::Failure);
 }

@@ -1,7 +1,7 @@
 use super::io_uring::{judge, judge_memory};
 use super::*;
-use crate::preflight::State;
 use crate::preflight::limits::{Limit, descriptors_need, judge_limit, judge_open_files};
+use program::check::State;
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit};
 use std::io;
@@ -186,15 +186,16 @@ fn the_engine_is_told_with_its_price() {
             passed_over,
         })
     };
-    let best = super::judge(&answer(works(Engine::IoUring, vec![])), "2 shards");
+    let best = super::judge(&answer(works(Engine::IoUring, vec![])), "2 shards", "auto");
     let text = "io_uring works for 2 shards on Linux 6.18.1, with up to 8.0 MiB of locked memory";
-    assert_eq!(best, Finding::ok(text));
+    let why = "; --io=auto takes the best engine that works";
+    assert_eq!(best, Finding::ok(format!("{text}{why}")));
     let older = Answer {
         shows_io_wait: true,
         memlock_bytes: None,
         ..answer(works(Engine::IoUring, vec![]))
     };
-    let found = super::judge(&older, "2 shards").found;
+    let found = super::judge(&older, "2 shards", "auto").found;
     assert!(
         found.contains("no limit") && found.contains("as I/O wait"),
         "{found}"
@@ -204,25 +205,29 @@ fn the_engine_is_told_with_its_price() {
         receives: false,
         passed_over: vec![],
     });
-    let text = format!("{text}; {}", LACKS_RECEIVING);
-    let refused = super::judge(&answer(refused), "2 shards");
+    let text = format!("{text}; {}{why}", LACKS_RECEIVING);
+    let refused = super::judge(&answer(refused), "2 shards", "auto");
     assert_eq!(refused, Finding::ok(text));
     let free = Answer {
         memlock_bytes: Some(0),
         ..answer(works(Engine::IoUring, vec![]))
     };
-    let found = super::judge(&free, "2 shards").found;
+    let found = super::judge(&free, "2 shards", "auto").found;
     assert!(
-        found.ends_with("6.18.1, and needs no locked memory here"),
+        found.contains("6.18.1, and needs no locked memory here;"),
         "{found}"
     );
     // The engine is the one that was asked for.
-    let asked = super::judge(&answer(works(Engine::Epoll, vec![])), "2 shards");
-    let text = "epoll works for 2 shards on Linux 6.18.1";
+    let asked = super::judge(&answer(works(Engine::Epoll, vec![])), "2 shards", "epoll");
+    let text = "epoll works for 2 shards on Linux 6.18.1; --io asks for this engine";
     assert_eq!(asked, Finding::ok(text));
     let forbidden = io_uring::forbidden;
     let passed_over = vec![(Engine::IoUring, forbidden())];
-    let second = super::judge(&answer(works(Engine::Epoll, passed_over)), "2 shards");
+    let second = super::judge(
+        &answer(works(Engine::Epoll, passed_over)),
+        "2 shards",
+        "auto",
+    );
     assert_eq!(second.state, State::Warning);
     for part in [
         "not allowed to use io_uring",
@@ -231,7 +236,7 @@ fn the_engine_is_told_with_its_price() {
         assert!(second.found.contains(part), "{second:?}");
     }
     assert!(second.advice.contains("seccomp=<profile>"), "{second:?}");
-    let none = super::judge(&answer(Err(forbidden())), "2 shards");
+    let none = super::judge(&answer(Err(forbidden())), "2 shards", "auto");
     assert_eq!(none.state, State::Failure);
     assert_eq!(none.advice, second.advice);
 }
