@@ -7,7 +7,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use program::check::Check;
+use program::check::{self, Check};
 use program::flag;
 use program::http::HttpTimeouts;
 use program::log::Level;
@@ -135,7 +135,7 @@ program::flags! {
         io: String = flag::new("io", "auto", "how shards wait for sockets: io_uring, epoll, or auto: io_uring where the system allows it");
         look: Duration = flag::new("look", "50µs", "with io_uring: time that a shard with few connections looks for a request before it sleeps")
             .within(0, 1_000_000);
-        check: Check = flag::CHECK;
+        check: Check = check::FLAG;
         like: String = flag::new("like", "", "with --check: HTTP address of the nsqd that is to be replaced; by default that at --http-address")
             .without_key();
         lookupd_tls_root_ca_file: String = flag::new("lookupd-tls-root-ca-file", "", "path to the authorities (PEM) of nsqlookupds' certificates; if given, nsqd talks TLS to them")

@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::json;
 use wire::go_error::system_text;
 
-use crate::flag::{Effect, Kind, Words};
+use crate::flag::{self, Effect, FlagOf, Kind, Words};
 use crate::go_value::parse_bool;
 use crate::http_client::{HttpClient, HttpSettings, HttpTls};
 use crate::{FlagValue, Options, Value, tcp_address, tcp_socket};
@@ -32,6 +32,14 @@ pub enum Check {
     /// A report for programs.
     Json = 2,
 }
+
+/// The flag that asks for a check. NSQ's programs have no such flag.
+pub const FLAG: FlagOf<Check> = flag::new(
+    "check",
+    "false",
+    "check whether this machine is ready for a start, and end: true for text, json for programs",
+)
+.without_key();
 
 /// `json`, or a boolean.
 impl FlagValue for Check {

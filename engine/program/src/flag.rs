@@ -3,7 +3,6 @@
 use std::fmt;
 use std::marker::PhantomData;
 
-use crate::check;
 use crate::go_value;
 use crate::log::{Format, Level};
 use crate::value::{BadValue, FlagValue, Value, choice};
@@ -341,14 +340,6 @@ pub const VERBOSE: FlagOf<bool> = new(
 )
 .without_key()
 .without_effect("NSQ ignores it, too");
-
-/// The flag that makes a daemon check whether it could start, and end. NSQ's programs have no such flag.
-pub const CHECK: FlagOf<check::Check> = new(
-    "check",
-    "false",
-    "check whether this machine is ready for a start, and end: true for text, json for programs",
-)
-.without_key();
 
 /// Returns `hostname`, for a flag whose default is the name of the host.
 pub fn hostname_itself(hostname: &str) -> String {

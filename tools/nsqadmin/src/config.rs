@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::fmt::Display;
 use std::time::Duration;
 
-use program::check::Check;
+use program::check::{self, Check};
 use program::flag::{self, Kind};
 use program::log::Level;
 use program::tls::ListenerTls;
@@ -46,7 +46,7 @@ program::flags! {
     }
     own {
         = flag::LOG_FORMAT;
-        check: Check = flag::CHECK;
+        check: Check = check::FLAG;
         trusted_proxy_cidrs: Vec<String> = flag::new("trusted-proxy-cidr", "127.0.0.0/8,::1/128", "CIDR of the proxies whose --acl-http-header counts (may be given multiple times)");
         allowed_origins: Vec<String> = flag::new("allowed-origin", "", "origin of pages that may act, if a proxy changes the Host header (may be given multiple times)");
         allowed_hosts: Vec<String> = flag::new("allowed-host", "", "name under which browsers on this machine reach nsqadmin (may be given multiple times)");

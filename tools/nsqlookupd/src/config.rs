@@ -32,7 +32,7 @@ program::flags! {
     }
     own {
         = flag::LOG_FORMAT;
-        check: Check = flag::CHECK;
+        check: Check = check::FLAG;
         tls_tcp_address: String = flag::new("tls-tcp-address", "", "<addr>:<port> to listen on for TCP clients with TLS; empty for none");
         tls: ListenerTls;
         http_timeouts: HttpTimeouts;

@@ -3,7 +3,7 @@ use std::io::Read;
 use std::net::TcpListener;
 
 use super::*;
-use crate::{Program, flag, version};
+use crate::{Program, version};
 
 fn report(findings: Vec<(&'static str, Finding)>) -> Report {
     Report {
@@ -87,7 +87,7 @@ crate::flags! {
         = flag::new::<u64>("count", "1", "how many");
     }
     own {
-        = flag::CHECK;
+        = FLAG;
         = flag::new::<bool>("extra", "false", "what else");
     }
 }
