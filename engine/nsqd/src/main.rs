@@ -3,6 +3,7 @@
 use nsqd::config::{Check, Config};
 use nsqd::daemon::Daemon;
 use nsqd::preflight::{self, State};
+use program::inherited::InheritedSockets;
 use program::stop::{self, StopSignal, StopSignals};
 use program::{log, log_fatal, thread_refused};
 use std::io::{self, Write};
@@ -10,12 +11,13 @@ use std::process::ExitCode;
 
 fn main() -> ExitCode {
     stop::abort_on_panic();
+    let inherited = InheritedSockets::from_env();
     let config = match Config::from_args(std::env::args_os().skip(1)) {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
     if config.check != Check::No {
-        return check(config);
+        return check(config, inherited);
     }
     if let Err(error) = log::init(config.log_level, config.options.log_style()) {
         log_fatal!("{}", thread_refused("the log's thread", &error));
@@ -36,7 +38,7 @@ fn main() -> ExitCode {
         }
     };
     let ender = signals.ender();
-    match Daemon::start(config, move || ender.end()) {
+    match Daemon::start(config, inherited, move || ender.end()) {
         Ok(daemon) => {
             let stops = |signal| signal == StopSignal::Interrupt || !daemon.drains_instead();
             if !signals.wait(|| daemon.reload(), stops) {
@@ -54,9 +56,9 @@ fn main() -> ExitCode {
 }
 
 /// Says on standard output whether this machine is ready.
-fn check(config: Config) -> ExitCode {
+fn check(config: Config, inherited: InheritedSockets) -> ExitCode {
     let form = config.check;
-    let report = preflight::examine(config);
+    let report = preflight::examine(config, inherited);
     let text = match form {
         Check::Json => report.json(),
         Check::Text | Check::No => report.text(),

@@ -21,6 +21,7 @@
 //! that are free until all have been tried. A start in the instant of the lock fails; for an address, a start tries again
 //! for a second.
 
+use program::inherited::InheritedSockets;
 use program::tcp_socket::BIND_TIMEOUT;
 use serde_json::json;
 use std::fmt::Write as _;
@@ -39,7 +40,7 @@ mod finding;
 mod limits;
 mod takeover;
 
-use addresses::{AskedFor, Reserved, asked_for, reserve};
+use addresses::{Place, Reserved, places, take};
 #[cfg(test)]
 pub(crate) use engine::is_usable;
 pub use engine::{is_kernel_too_old, prepare_system};
@@ -57,19 +58,19 @@ pub(crate) struct StartPlan {
 }
 
 /// Prepares the system and the addresses for a start, in the order in which nsqd would fail.
-pub(crate) fn prepare(config: &Config) -> Result<StartPlan, Finding> {
+pub(crate) fn prepare(config: &Config, inherited: InheritedSockets) -> Result<StartPlan, Finding> {
     let engine = prepare_system(&config.io, config.shard_count)?;
-    let [tcp, http, https, unix, http_unix] = asked_for(config);
+    let [tcp, http, https, unix, http_unix] = places(config, inherited)?;
     let mut reserved = Vec::new();
-    let mut take = |(_, address, kind): AskedFor<'_>| {
-        let place = reserve(address, kind, config.unix_socket_mode.0, BIND_TIMEOUT)?;
+    let mut take = |place: Place<'_>| {
+        let place = take(place, config.unix_socket_mode.0, BIND_TIMEOUT)?;
         let found = place.address.clone();
         reserved.push(place);
         Ok(found)
     };
     let tcp = take(tcp)?;
-    let mut take_unless_empty = |asked: AskedFor<'_>| {
-        let taken = (!asked.1.is_empty()).then(|| take(asked));
+    let mut take_unless_empty = |place: Place<'_>| {
+        let taken = (!place.0.1.is_empty()).then(|| take(place));
         taken.transpose()
     };
     let addresses = Addresses {
@@ -162,7 +163,7 @@ impl Report {
 }
 
 /// Makes all checks. Blocks: some seconds on a slow disk, and a second for each address that is taken.
-pub fn examine(mut config: Config) -> Report {
+pub fn examine(mut config: Config, inherited: InheritedSockets) -> Report {
     let flags = flags(&mut config);
     let has_good_flags = flags.state != State::Failure;
     let mut report = Report::default();
@@ -189,7 +190,7 @@ pub fn examine(mut config: Config) -> Report {
         report.add("segments", segments);
         report.add("sync-speed", syncs);
     }
-    report.findings.extend(addresses::check(&config));
+    report.findings.extend(addresses::check(&config, inherited));
     report
 }
 

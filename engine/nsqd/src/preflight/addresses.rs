@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use program::inherited::{InheritedSocket, InheritedSockets};
 use program::tcp_address;
 use program::tcp_socket::BIND_PAUSE;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -13,12 +14,13 @@ use wire::go_error::system_text;
 
 use super::Finding;
 use crate::config::Config;
-use crate::net::address::{ListenAddress, UnixSocket};
+use crate::net::address::{ListenAddress, SharedSocket};
 
-/// A place to listen at that belongs to this process until this is dropped. No client can connect yet.
+/// A place to listen at that belongs to this process until this is dropped. No client can connect yet, except to a socket
+/// that the process has inherited: there, clients wait.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    /// The address that the shards are to listen on: resolved, and with a port. That of a unix socket keeps the place, too.
+    /// The address that the shards are to listen on: resolved, and with a port. A shared socket keeps the place, too.
     pub(super) address: ListenAddress,
     /// On other systems than Linux, the socket would be in the way of the shards' listeners.
     _socket: Option<Socket>,
@@ -26,7 +28,7 @@ pub(crate) struct Reserved {
 
 /// The meaning of the text that names a place to listen at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum AddressKind {
+enum AddressKind {
     /// `<host>:<port>` is an IP address, and everything else is the path of a unix socket, as in nsqd for TCP and HTTP.
     TcpOrUnix,
     /// An IP address.
@@ -36,10 +38,10 @@ pub(super) enum AddressKind {
 }
 
 /// A flag that names an address, and its value.
-pub(super) type AskedFor<'a> = (&'static str, &'a str, AddressKind);
+type AskedFor<'a> = (&'static str, &'a str, AddressKind);
 
 /// The addresses to listen at, in the order of a start. An empty one but the first is switched off.
-pub(super) fn asked_for(config: &Config) -> [AskedFor<'_>; 5] {
+fn asked_for(config: &Config) -> [AskedFor<'_>; 5] {
     use AddressKind::{Tcp, TcpOrUnix, Unix};
     let https = if config.has_certificate() {
         config.https_address.as_str()
@@ -55,9 +57,44 @@ pub(super) fn asked_for(config: &Config) -> [AskedFor<'_>; 5] {
     ]
 }
 
+/// A flag that names an address, and the inherited socket that takes the place of the address.
+pub(super) type Place<'a> = (AskedFor<'a>, Option<InheritedSocket>);
+
+/// Returns the places to listen at, as [`asked_for`] does.
+pub(super) fn places(
+    config: &Config,
+    inherited: InheritedSockets,
+) -> Result<[Place<'_>; 5], Finding> {
+    let asked_for = asked_for(config);
+    let flags = asked_for.map(|(flag, address, _)| (flag, address));
+    let refused = |why: String| Finding::failure(why, "");
+    let mut sockets = inherited.assign(flags).map_err(refused)?.into_iter();
+    Ok(asked_for.map(|asked| (asked, sockets.next().flatten())))
+}
+
+/// Reserves a place. An inherited socket is reserved already.
+pub(super) fn take(
+    place: Place<'_>,
+    mode: Option<u32>,
+    time: Duration,
+) -> Result<Reserved, Finding> {
+    let ((_, address, kind), inherited) = place;
+    match inherited {
+        Some(inherited) => Ok(shared(SharedSocket::inherited(inherited))),
+        None => reserve(address, kind, mode, time),
+    }
+}
+
+fn shared(socket: SharedSocket) -> Reserved {
+    Reserved {
+        address: ListenAddress::Shared(Arc::new(socket)),
+        _socket: None,
+    }
+}
+
 /// Reserves a place to listen at. The file of a unix socket gets the permissions `mode`. Tries an address that is in
 /// use for `time`.
-pub(super) fn reserve(
+fn reserve(
     address: &str,
     kind: AddressKind,
     mode: Option<u32>,
@@ -71,16 +108,13 @@ pub(super) fn reserve(
     if is_tcp {
         return reserve_within(address, time);
     }
-    let bind = || UnixSocket::bind(address, mode);
+    let bind = || SharedSocket::bind_unix(address, mode);
     let socket = retry_while_in_use(time, bind);
     let socket = socket.map_err(|error| {
         let why = format!("listen unix {address}: bind: {}", system_text(&error));
         refused(address, &why, unix_hint(&error))
     })?;
-    Ok(Reserved {
-        address: ListenAddress::Unix(Arc::new(socket)),
-        _socket: None,
-    })
+    Ok(shared(socket))
 }
 
 fn unix_hint(error: &io::Error) -> &'static str {
@@ -157,18 +191,29 @@ fn share_with_shards(socket: Socket) -> io::Result<Reserved> {
 
 /// Reserves all addresses as a start does, and so finds out that two are equal. Each finding has the flag's name. A start
 /// at the same moment tries again for a second, and the check holds no address that long: it tries each once.
-pub(super) fn check(config: &Config) -> Vec<(&'static str, Finding)> {
+pub(super) fn check(config: &Config, inherited: InheritedSockets) -> Vec<(&'static str, Finding)> {
+    let places = match places(config, inherited) {
+        Ok(places) => places,
+        Err(finding) => return vec![("sockets", finding)],
+    };
     let mut taken = Vec::new();
     let mut findings = Vec::new();
-    for (name, address, kind) in asked_for(config) {
+    for place in places {
+        let ((name, address, _), inherited) = &place;
+        let (name, address, is_inherited) = (*name, *address, inherited.is_some());
         if address.is_empty() && name != "tcp-address" {
             continue;
         }
-        let finding = match reserve(address, kind, config.unix_socket_mode.0, Duration::ZERO) {
+        let finding = match take(place, config.unix_socket_mode.0, Duration::ZERO) {
             Err(finding) => finding,
             Ok(reserved) => {
+                let text = if is_inherited {
+                    format!("{} is inherited", reserved.address)
+                } else {
+                    format!("{address} is free")
+                };
                 taken.push(reserved);
-                Finding::ok(format!("{address} is free"))
+                Finding::ok(text)
             }
         };
         findings.push((name, finding));

@@ -195,7 +195,7 @@ fn only_one_of_two_overlapping_addresses_can_be_listened_on() {
             false,
         ),
     ] {
-        let findings = check(&config(&tcp, &http));
+        let findings = check(&config(&tcp, &http), InheritedSockets::none());
         let states = [State::Ok, if is_free { State::Ok } else { State::Failure }];
         assert_eq!(
             [findings[0].1.state, findings[1].1.state],
