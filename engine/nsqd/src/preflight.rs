@@ -40,7 +40,7 @@ mod finding;
 mod limits;
 mod takeover;
 
-use addresses::{Place, Reserved, places, take};
+use addresses::{Place, Reserved, places};
 #[cfg(test)]
 pub(crate) use engine::is_usable;
 pub use engine::{is_kernel_too_old, prepare_system};
@@ -63,22 +63,22 @@ pub(crate) fn prepare(config: &Config, inherited: InheritedSockets) -> Result<St
     let [tcp, http, https, unix, http_unix] = places(config, inherited)?;
     let mut reserved = Vec::new();
     let mut take = |place: Place<'_>| {
-        let place = take(place, config.unix_socket_mode.0, BIND_TIMEOUT)?;
+        let place = place.reserve(config.unix_socket_mode.0, BIND_TIMEOUT)?;
         let found = place.address.clone();
         reserved.push(place);
         Ok(found)
     };
     let tcp = take(tcp)?;
-    let mut take_unless_empty = |place: Place<'_>| {
-        let taken = (!place.0.1.is_empty()).then(|| take(place));
+    let mut take_unless_off = |place: Place<'_>| {
+        let taken = (!place.is_off()).then(|| take(place));
         taken.transpose()
     };
     let addresses = Addresses {
         tcp,
-        http: take_unless_empty(http)?,
-        https: take_unless_empty(https)?,
-        unix: take_unless_empty(unix)?,
-        http_unix: take_unless_empty(http_unix)?,
+        http: take_unless_off(http)?,
+        https: take_unless_off(https)?,
+        unix: take_unless_off(unix)?,
+        http_unix: take_unless_off(http_unix)?,
     };
     Ok(StartPlan {
         engine,

@@ -28,7 +28,7 @@ pub(crate) struct Reserved {
 
 /// The meaning of the text that names a place to listen at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum AddressKind {
+pub(super) enum AddressKind {
     /// `<host>:<port>` is an IP address, and everything else is the path of a unix socket, as in nsqd for TCP and HTTP.
     TcpOrUnix,
     /// An IP address.
@@ -37,51 +37,60 @@ enum AddressKind {
     Unix,
 }
 
-/// A flag that names an address, and its value.
-type AskedFor<'a> = (&'static str, &'a str, AddressKind);
+/// A place that a flag asks for.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    flag: &'static str,
+    address: &'a str,
+    kind: AddressKind,
+    /// The socket that takes the place of the address.
+    inherited: Option<InheritedSocket>,
+}
 
-/// The addresses to listen at, in the order of a start. An empty one but the first is switched off.
-fn asked_for(config: &Config) -> [AskedFor<'_>; 5] {
+/// Returns the places to listen at, in the order of a start.
+///
+/// # Errors
+/// An inherited socket cannot be used.
+pub(super) fn places(
+    config: &Config,
+    inherited: InheritedSockets,
+) -> Result<[Place<'_>; 5], Finding> {
     use AddressKind::{Tcp, TcpOrUnix, Unix};
     let https = if config.has_certificate() {
         config.https_address.as_str()
     } else {
         ""
     };
-    [
-        ("tcp-address", &config.tcp_address, TcpOrUnix),
+    let flags = [
+        ("tcp-address", config.tcp_address.as_str(), TcpOrUnix),
         ("http-address", &config.http_address, TcpOrUnix),
         ("https-address", https, Tcp),
         ("unix-socket", &config.unix_socket, Unix),
         ("http-unix-socket", &config.http_unix_socket, Unix),
-    ]
+    ];
+    let refused = |why| Finding::failure(why, "");
+    let sockets = inherited.assign(flags.map(|(flag, address, _)| (flag, address)));
+    let mut sockets = sockets.map_err(refused)?.into_iter();
+    Ok(flags.map(|(flag, address, kind)| Place {
+        flag,
+        address,
+        kind,
+        inherited: sockets.next().flatten(),
+    }))
 }
 
-/// A flag that names an address, and the inherited socket that takes the place of the address.
-pub(super) type Place<'a> = (AskedFor<'a>, Option<InheritedSocket>);
+impl Place<'_> {
+    /// Returns true if the flag switches the place off. An empty address for NSQ clients is one that the system chooses.
+    pub(super) fn is_off(&self) -> bool {
+        self.address.is_empty() && self.flag != "tcp-address"
+    }
 
-/// Returns the places to listen at, as [`asked_for`] does.
-pub(super) fn places(
-    config: &Config,
-    inherited: InheritedSockets,
-) -> Result<[Place<'_>; 5], Finding> {
-    let asked_for = asked_for(config);
-    let flags = asked_for.map(|(flag, address, _)| (flag, address));
-    let refused = |why: String| Finding::failure(why, "");
-    let mut sockets = inherited.assign(flags).map_err(refused)?.into_iter();
-    Ok(asked_for.map(|asked| (asked, sockets.next().flatten())))
-}
-
-/// Reserves a place. An inherited socket is reserved already.
-pub(super) fn take(
-    place: Place<'_>,
-    mode: Option<u32>,
-    time: Duration,
-) -> Result<Reserved, Finding> {
-    let ((_, address, kind), inherited) = place;
-    match inherited {
-        Some(inherited) => Ok(shared(SharedSocket::inherited(inherited))),
-        None => reserve(address, kind, mode, time),
+    /// Reserves the place. An inherited socket is reserved already.
+    pub(super) fn reserve(self, mode: Option<u32>, time: Duration) -> Result<Reserved, Finding> {
+        match self.inherited {
+            Some(inherited) => Ok(shared(SharedSocket::inherited(inherited))),
+            None => reserve(self.address, self.kind, mode, time),
+        }
     }
 }
 
@@ -198,13 +207,9 @@ pub(super) fn check(config: &Config, inherited: InheritedSockets) -> Vec<(&'stat
     };
     let mut taken = Vec::new();
     let mut findings = Vec::new();
-    for place in places {
-        let ((name, address, _), inherited) = &place;
-        let (name, address, is_inherited) = (*name, *address, inherited.is_some());
-        if address.is_empty() && name != "tcp-address" {
-            continue;
-        }
-        let finding = match take(place, config.unix_socket_mode.0, Duration::ZERO) {
+    for place in places.into_iter().filter(|place| !place.is_off()) {
+        let (name, address, is_inherited) = (place.flag, place.address, place.inherited.is_some());
+        let finding = match place.reserve(config.unix_socket_mode.0, Duration::ZERO) {
             Err(finding) => finding,
             Ok(reserved) => {
                 let text = if is_inherited {
