@@ -1,4 +1,6 @@
 //! Sockets that outlive the process, as in systemd's socket activation.
+//!
+//! `RINGQ_TEST_KILLS` is the number of restarts.
 
 use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
@@ -8,8 +10,7 @@ use crate::support::{Launch, TIMEOUT, http, io_args, nsqd_path, run};
 use socket2::{Domain, Socket, Type};
 use test_support::held_sockets::{HeldSockets, Place, Question, check_restarts};
 
-/// The restarts of a test run. 20 restarts were tried by hand.
-const RESTARTS: usize = 5;
+const RESTARTS: u64 = 5;
 
 /// A published message, and its OK.
 const PUBLISH: &[u8] = b"  V2PUB t\n\0\0\0\x01x";
@@ -54,7 +55,8 @@ fn restarts_refuse_nobody() {
         publish(Place::Unix(unix.clone())),
     ];
     let start = || command(&sockets, &data_path, &flags);
-    check_restarts(start, &questions, RESTARTS, |answers| {
+    let restarts = number_from_env("RINGQ_TEST_KILLS", RESTARTS);
+    check_restarts(start, &questions, restarts, |answers| {
         let stats = http(http_address, "GET", "/stats?format=json", b"").json();
         let depth = stats["topics"][0]["depth"].as_u64();
         let acknowledged = (answers[0] + answers[2]) as u64;

@@ -105,7 +105,7 @@ impl Question {
     pub fn ping(place: Place) -> Question {
         Question {
             place,
-            request: b"GET /ping HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n",
+            request: b"GET /ping HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n",
             answer: b"\r\n\r\nOK",
         }
     }
@@ -198,7 +198,7 @@ impl Running {
 pub fn check_restarts(
     command: impl Fn() -> Command,
     questions: &[Question],
-    restarts: usize,
+    restarts: u64,
     at_end: impl FnOnce(&[usize]),
 ) {
     let is_over = AtomicBool::new(false);
@@ -224,7 +224,7 @@ pub fn check_restarts(
         thread::sleep(LIFE);
         drop(ends);
         // Each start has asked each question once.
-        let mut answers = vec![restarts + 1; questions.len()];
+        let mut answers = vec![restarts as usize + 1; questions.len()];
         for (index, client) in clients.join().expect("clients were started") {
             let answered = client.join().expect("a client does not panic");
             answered.unwrap_or_else(|error| panic!("{:?}: {error}", questions[index].place));
