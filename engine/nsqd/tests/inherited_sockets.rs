@@ -6,7 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::process::Command;
 
-use crate::support::{Launch, TIMEOUT, http, io_args, nsqd_path, run};
+use crate::support::{Launch, TIMEOUT, http, io_args, nsqd_path, number_from_env, run};
 use socket2::{Domain, Socket, Type};
 use test_support::held_sockets::{HeldSockets, Place, Question, check_restarts};
 
