@@ -30,6 +30,7 @@ use futures_channel::oneshot;
 use futures_lite::future::block_on;
 use program::check::State;
 use program::http_client::HttpSettings;
+use program::inherited::InheritedSockets;
 use program::{log, log_error, log_info, log_warn, version};
 use recovery::StoredTopics;
 use shard_thread::{Plan, ShardThread};
@@ -63,19 +64,20 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Starts a broker. `end` ends the process by a call of [`Daemon::stop`], when a drain is over.
+    /// Starts a broker, which listens on the inherited sockets where there are some. `end` ends the process by a call of [`Daemon::stop`], when a drain is over.
     ///
     /// # Errors
     /// Why it cannot start, and what to do, for the FATAL line. Nothing was changed on disk by a broker that did not
     /// get the lock of its data path.
     pub fn start(
         mut config: Config,
+        inherited: InheritedSockets,
         end: impl FnOnce() + Send + 'static,
     ) -> Result<Daemon, String> {
         let lock = lock(&config.data_path)?;
         let checked = check(&mut config).map_err(not_instantiated)?;
-        let ready =
-            preflight::prepare(&config).map_err(|finding| not_instantiated(finding.to_string()))?;
+        let ready = preflight::prepare(&config, inherited)
+            .map_err(|finding| not_instantiated(finding.to_string()))?;
         let shard_count = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
         let stored = stored_topics(&config, &checked.rules, shard_count)?;
         let (post, inboxes) = Post::new(shard_count);

@@ -4,19 +4,21 @@ use nsqd::config::Config;
 use nsqd::daemon::Daemon;
 use nsqd::preflight;
 use program::check::Check;
+use program::inherited::InheritedSockets;
 use program::stop::{self, StopSignal, StopSignals};
 use program::{log, log_fatal, thread_refused};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
     stop::abort_on_panic();
+    let inherited = InheritedSockets::from_env();
     let config = match Config::from_args(std::env::args_os().skip(1)) {
         Ok(config) => config,
         Err(exit) => return exit.print(),
     };
     if config.check != Check::No {
         let form = config.check;
-        return preflight::examine(config).print(form);
+        return preflight::examine(config, inherited).print(form);
     }
     if let Err(error) = log::init(config.log_level, config.options.log_style()) {
         log_fatal!("{}", thread_refused("the log's thread", &error));
@@ -37,7 +39,7 @@ fn main() -> ExitCode {
         }
     };
     let ender = signals.ender();
-    match Daemon::start(config, move || ender.end()) {
+    match Daemon::start(config, inherited, move || ender.end()) {
         Ok(daemon) => {
             let stops = |signal| signal == StopSignal::Interrupt || !daemon.drains_instead();
             if !signals.wait(|| daemon.reload(), stops) {

@@ -24,6 +24,7 @@ use nsqd_check::old_node::OldNode;
 use nsqd_check::{disk, file_system, takeover};
 use program::check::{self, Report, State};
 use program::http_client::HttpClient;
+use program::inherited::InheritedSockets;
 use program::tcp_socket::BIND_TIMEOUT;
 
 use crate::config::Config;
@@ -36,7 +37,7 @@ pub(crate) mod data_path;
 mod engine;
 mod limits;
 
-use addresses::{AskedFor, Reserved, asked_for, reserve};
+use addresses::{Place, Reserved, places};
 #[cfg(test)]
 pub(crate) use engine::is_usable;
 pub use engine::{is_kernel_too_old, prepare_system};
@@ -54,27 +55,27 @@ pub(crate) struct StartPlan {
 }
 
 /// Prepares the system and the addresses for a start, in the order in which nsqd would fail.
-pub(crate) fn prepare(config: &Config) -> Result<StartPlan, Finding> {
+pub(crate) fn prepare(config: &Config, inherited: InheritedSockets) -> Result<StartPlan, Finding> {
     let engine = prepare_system(&config.io, config.shard_count)?;
-    let [tcp, http, https, unix, http_unix] = asked_for(config);
+    let [tcp, http, https, unix, http_unix] = places(config, inherited)?;
     let mut reserved = Vec::new();
-    let mut take = |(_, address, kind): AskedFor<'_>| {
-        let place = reserve(address, kind, config.unix_socket_mode.0, BIND_TIMEOUT)?;
+    let mut take = |place: Place<'_>| {
+        let place = place.reserve(config.unix_socket_mode.0, BIND_TIMEOUT)?;
         let found = place.address.clone();
         reserved.push(place);
         Ok(found)
     };
     let tcp = take(tcp)?;
-    let mut take_unless_empty = |asked: AskedFor<'_>| {
-        let taken = (!asked.1.is_empty()).then(|| take(asked));
+    let mut take_unless_off = |place: Place<'_>| {
+        let taken = (!place.is_off()).then(|| take(place));
         taken.transpose()
     };
     let addresses = Addresses {
         tcp,
-        http: take_unless_empty(http)?,
-        https: take_unless_empty(https)?,
-        unix: take_unless_empty(unix)?,
-        http_unix: take_unless_empty(http_unix)?,
+        http: take_unless_off(http)?,
+        https: take_unless_off(https)?,
+        unix: take_unless_off(unix)?,
+        http_unix: take_unless_off(http_unix)?,
     };
     Ok(StartPlan {
         engine,
@@ -85,7 +86,7 @@ pub(crate) fn prepare(config: &Config) -> Result<StartPlan, Finding> {
 
 /// Makes all checks. Blocks: some seconds on a slow disk, beside a backlog of the original nsqd, or if an nsqlookupd does not
 /// answer.
-pub fn examine(mut config: Config) -> Report {
+pub fn examine(mut config: Config, inherited: InheritedSockets) -> Report {
     let refused = tls::check_values(&mut config).err();
     let has_good_flags = refused.is_none();
     let mut report = Report::new("nsqd");
@@ -125,7 +126,7 @@ pub fn examine(mut config: Config) -> Report {
         report.add("segments", segments);
         report.add("sync-speed", syncs);
     }
-    report.extend(addresses::check(&config, is_locked || answers));
+    report.extend(addresses::check(&config, inherited, is_locked || answers));
     if has_good_flags {
         report.add("nsqlookupds", nsqlookupds(&config));
         report.extend(old_node(&config, answers));

@@ -244,18 +244,41 @@ fn nsqd_works_under_the_seccomp_profile() {
 #[test]
 fn systemd_accepts_the_units() {
     let directory = tempfile::tempdir().expect("a directory");
+    let verify = |name: &str, unit: &str| {
+        let path = directory.path().join(name);
+        fs::write(&path, unit).expect("the test's directory");
+        let args = ["verify", "--man=no", path.to_str().expect("a plain path")];
+        if let Some((is_good, output)) = output_of("systemd-analyze", &args) {
+            assert!(is_good && output.is_empty(), "{name}: {output}");
+        }
+    };
     for name in ["nsqd", "nsqlookupd", "nsqadmin"] {
         let unit = text(&format!("systemd/{name}.service"));
-        let path = directory.path().join(format!("{name}.service"));
         // The program is not installed here.
         let installed = format!("/usr/local/bin/{name}");
         assert!(unit.contains(&format!("ExecStart={installed} ")));
-        fs::write(&path, unit.replace(&installed, "/bin/true")).expect("the test's directory");
-        let args = ["verify", "--man=no", path.to_str().expect("a plain path")];
-        let Some((is_good, output)) = output_of("systemd-analyze", &args) else {
-            return;
-        };
-        assert!(is_good && output.is_empty(), "{name}: {output}");
+        verify(
+            &format!("{name}.service"),
+            &unit.replace(&installed, "/bin/true"),
+        );
+        // The sockets take the places of the addresses in the configuration file. systemd finds the service beside them.
+        let config = text(&format!("systemd/{name}.toml"));
+        let lines = config
+            .lines()
+            .filter_map(|line| line.split_once("_address = \""));
+        for (socket, address) in lines.filter(|(socket, _)| ["tcp", "http"].contains(socket)) {
+            let address = address.trim_end_matches('"').replace("0.0.0.0:", "");
+            let file = format!("{name}-{socket}.socket");
+            let unit = text(&format!("systemd/{file}"));
+            for line in [
+                format!("ListenStream={address}"),
+                format!("FileDescriptorName={socket}"),
+                format!("Service={name}.service"),
+            ] {
+                assert!(unit.lines().any(|it| it == line), "{file}: {line}");
+            }
+            verify(&file, &unit);
+        }
     }
 }
 

@@ -20,6 +20,7 @@ mod discovery;
 mod drain;
 mod grace;
 mod http_deadlines;
+mod inherited_sockets;
 mod interop;
 mod lifecycle;
 mod limits;

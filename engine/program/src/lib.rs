@@ -67,6 +67,7 @@ pub mod flag;
 mod flag_set;
 pub mod http;
 pub mod http_client;
+pub mod inherited;
 #[cfg(feature = "listener")]
 pub mod listener;
 pub mod local_time;

@@ -4,12 +4,14 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use socket2::Socket;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use wire::go_error::system_text;
 
+use crate::inherited::InheritedSocket;
 use crate::tcp_socket::{self, BIND_PAUSE, BIND_TIMEOUT, Backoff};
 use crate::{log_warn, tcp_address};
 
@@ -22,12 +24,31 @@ pub struct Listener {
 }
 
 impl Listener {
-    /// Listens on `<addr>:<port>`. An address that is in use is tried again for a second. `program` is named
-    /// in the hint about an address that needs privileges.
+    /// Listens on the inherited socket, or on `<addr>:<port>` without one.
     ///
     /// # Errors
     /// The reason for the FATAL line.
-    pub async fn bind(address: &str, program: &str) -> Result<Listener, String> {
+    pub async fn open(
+        address: &str,
+        inherited: Option<InheritedSocket>,
+        program: &str,
+    ) -> Result<Listener, String> {
+        let Some(inherited) = inherited else {
+            return Listener::bind(address, program).await;
+        };
+        let address = tcp_address::text(&inherited.address);
+        if inherited.address.is_unix() {
+            return Err(format!(
+                "listen ({address}) failed - {program} has no unix sockets - systemd: ListenStream=<host>:<port>"
+            ));
+        }
+        let listener = listen_on(inherited.socket);
+        listener.map_err(|error| format!("listen ({address}) failed - {}", system_text(&error)))
+    }
+
+    /// Listens on `<addr>:<port>`. An address that is in use is tried again for a second. `program` is named
+    /// in the hint about an address that needs privileges.
+    async fn bind(address: &str, program: &str) -> Result<Listener, String> {
         let refuse = |why: String| format!("listen ({address}) failed - {why}");
         let resolved = tcp_address::resolve(address).map_err(refuse)?;
         let deadline = Instant::now() + BIND_TIMEOUT;
@@ -75,7 +96,10 @@ impl Listener {
 }
 
 fn bind(address: SocketAddr) -> io::Result<Listener> {
-    let socket = tcp_socket::listen(address, false)?;
+    listen_on(tcp_socket::listen(address, false)?)
+}
+
+fn listen_on(socket: Socket) -> io::Result<Listener> {
     let socket = TcpListener::from_std(socket.into())?;
     Ok(Listener {
         address: socket.local_addr()?,

@@ -3,6 +3,8 @@
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 
+use socket2::SockAddr;
+
 /// Resolves `<host>:<port>` to the address that a listener binds. The port may be the name of a
 /// service. May block while the system resolves a name.
 ///
@@ -51,6 +53,18 @@ pub fn fault(address: &str) -> Option<&'static str> {
 /// Returns true if a value has a variable of a manifest or a shell that nobody has replaced, such as `$(POD_IP)`.
 pub fn has_variable(value: &str) -> bool {
     value.contains("$(") || value.contains("${")
+}
+
+/// Returns the address of a socket as Go shows it, also that of a unix socket.
+pub fn text(address: &SockAddr) -> String {
+    if let Some(address) = address.as_socket() {
+        return address.to_string();
+    }
+    if let Some(path) = address.as_pathname() {
+        return path.display().to_string();
+    }
+    let name = address.as_abstract_namespace().unwrap_or_default();
+    format!("@{}", String::from_utf8_lossy(name))
 }
 
 /// Splits an address like Go's `net.SplitHostPort`: an IPv6 address needs brackets. Returns `None`

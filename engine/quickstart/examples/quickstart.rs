@@ -9,6 +9,7 @@
 use nsqd::config::Config;
 use nsqd::daemon::Daemon;
 use nsqd::net::address::ListenAddress;
+use program::inherited::InheritedSockets;
 use program::log;
 use signal_hook::consts::SIGINT;
 use signal_hook::iterator::{Handle, Signals};
@@ -91,11 +92,15 @@ fn start(data_path: &std::path::Path, signals: &Handle) -> Result<Daemon, Failur
         let signals = signals.clone();
         move || signals.close()
     };
-    match Daemon::start(quiet, end()) {
+    match Daemon::start(quiet, InheritedSockets::none(), end()) {
         Ok(daemon) => Ok(daemon),
         Err(error) => {
             println!("{error}\nThe broker starts on free ports instead.");
-            Ok(Daemon::start(config(&free)?, end())?)
+            Ok(Daemon::start(
+                config(&free)?,
+                InheritedSockets::none(),
+                end(),
+            )?)
         }
     }
 }

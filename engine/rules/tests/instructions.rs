@@ -51,7 +51,7 @@ fn program() -> PathBuf {
             "dist",
             "--locked",
             "-p",
-            "engine-rules",
+            "message-path",
         ])
         .args(["--example", "message_path", "--target-dir"])
         .arg(&target)

@@ -37,7 +37,7 @@ const NAME_THEIR_OUTSIDE: [&str; 9] = [
 fn no_module_depends_on_itself() {
     let mut files = 0;
     let mut cycles = Vec::new();
-    // The quickstart has only an example.
+    // The quickstart and the message path are only examples.
     let libraries = crates().into_iter();
     for package in libraries.filter(|package| package.join("src/lib.rs").exists()) {
         let mut graph = ModuleGraph::of_files(&package.join("src/lib.rs"));

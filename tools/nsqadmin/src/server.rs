@@ -15,6 +15,7 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use program::http::HostNames;
+use program::inherited::InheritedSockets;
 use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
 use reqwest::redirect::Policy;
@@ -51,11 +52,16 @@ struct Listening {
 }
 
 impl Server {
-    /// Listens and serves, in tasks of the runtime that this runs on.
+    /// Listens and serves, in tasks of the runtime that this runs on. An inherited socket takes the place of its flag's
+    /// address.
     ///
     /// # Errors
     /// The reason why nsqadmin cannot start, for the FATAL line.
-    pub async fn start(config: Config, checked: Checked) -> Result<Server, String> {
+    pub async fn start(
+        config: Config,
+        checked: Checked,
+        inherited: InheritedSockets,
+    ) -> Result<Server, String> {
         log_info!("{}", version::of_daemon(NSQADMIN.name));
         log_info!("{}", version::of_ringq());
         warn(&config);
@@ -66,10 +72,14 @@ impl Server {
         let app = Arc::new(app(config, checked)?);
         let config = &app.config;
         tell_trusted_proxies(&app.access);
-        let plain = Listener::bind(&config.http_address, NSQADMIN.name).await?;
+        let [plain, secure] = inherited.assign([
+            ("http-address", &config.http_address),
+            ("https-address", &config.tls.https_address),
+        ])?;
+        let plain = Listener::open(&config.http_address, plain, NSQADMIN.name).await?;
         let secure = match config.tls.https_address.as_str() {
             "" => None,
-            address => Some(Listener::bind(address, NSQADMIN.name).await?),
+            address => Some(Listener::open(address, secure, NSQADMIN.name).await?),
         };
         let serve = |name, listener: Listener, tls| {
             let address = listener.address();

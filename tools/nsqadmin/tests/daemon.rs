@@ -1,11 +1,13 @@
 //! The real binary with real daemons: start, stop, three nodes of which one dies, acts, notifications,
 //! and servers that misbehave.
 
-use crate::support::{Admin, AuditLog, answer, assert_has, cluster, run_nsqadmin};
+use crate::support::{Admin, AuditLog, answer, assert_has, cluster, path, run_nsqadmin};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
+use test_support::held_sockets::{HeldSockets, Place, Question, check_restarts};
 use test_support::http::http_with_headers;
 use test_support::http_server::HttpServer;
+use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 
 fn has_nodes(count: usize) -> impl Fn(&Value) -> bool {
@@ -117,6 +119,30 @@ fn one_address_that_does_not_resolve_does_not_end_the_start() {
         "{}",
         ended.stderr
     );
+}
+
+/// A supervisor holds the socket, as systemd does with socket activation.
+#[test]
+fn restarts_refuse_nobody() {
+    let admin = |sockets: &HeldSockets| {
+        let mut command = sockets.command(&path());
+        command.args(["--log-level=error", "--lookupd-http-address=127.0.0.1:1"]);
+        command
+    };
+    let mut sockets = HeldSockets::default();
+    let http = Question::ping(Place::Tcp(sockets.listen("http")));
+    check_restarts(|| admin(&sockets), &[http], 3, |_| {});
+
+    let directory = tempfile::tempdir().unwrap();
+    let unix = directory.path().join("http");
+    let mut sockets = HeldSockets::default();
+    sockets.listen_unix("http", &unix);
+    let exit = run(&mut admin(&sockets), TIMEOUT);
+    let why = format!(
+        "listen ({}) failed - nsqadmin has no unix sockets",
+        unix.display()
+    );
+    assert!(exit.code() == 1 && exit.stderr.contains(&why), "{exit}");
 }
 
 #[test]

@@ -5,12 +5,14 @@ use std::process::ExitCode;
 use nsqlookupd::config::Config;
 use nsqlookupd::server::Server;
 use program::check::Check;
+use program::inherited::InheritedSockets;
 use program::stop::{self, StopSignals};
 use program::{log, log_fatal, open_files, thread_refused};
 use tokio::runtime::Runtime;
 
 fn main() -> ExitCode {
     stop::abort_on_panic();
+    let inherited = InheritedSockets::from_env();
     let config = match Config::from_args(std::env::args_os().skip(1)) {
         Ok(config) => config,
         Err(exit) => return exit.print(),
@@ -22,7 +24,7 @@ fn main() -> ExitCode {
         log_fatal!("{}", thread_refused("the log's thread", &error));
         return ExitCode::from(1);
     }
-    match run(&config) {
+    match run(&config, inherited) {
         Ok(code) => code,
         Err(why) => {
             log_fatal!("{why}");
@@ -33,14 +35,14 @@ fn main() -> ExitCode {
 }
 
 /// Serves until a signal comes. The error is the text for the FATAL line.
-fn run(config: &Config) -> Result<ExitCode, String> {
+fn run(config: &Config, inherited: InheritedSockets) -> Result<ExitCode, String> {
     // Before any other thread, so that no thread takes the signals.
     let signals =
         StopSignals::catch().map_err(|error| format!("cannot receive signals: {error}"))?;
     open_files::raise_limit();
     let runtime = Runtime::new().map_err(|error| format!("cannot start threads: {error}"))?;
     let server = runtime
-        .block_on(Server::start(config))
+        .block_on(Server::start(config, inherited))
         .map_err(|why| format!("failed to instantiate nsqlookupd - {why}"))?;
     if !signals.wait(|| {}, |_| true) {
         return Ok(ExitCode::from(2));

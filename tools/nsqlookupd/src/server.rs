@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::RwLock;
 use program::http::{Awaited, Connection, HostNames, HttpTimeouts};
+use program::inherited::{InheritedSocket, InheritedSockets};
 use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -81,11 +82,12 @@ struct Shared {
 }
 
 impl Server {
-    /// Listens and serves, in tasks of the runtime that this runs on.
+    /// Listens and serves, in tasks of the runtime that this runs on. An inherited socket takes the place of its flag's
+    /// address.
     ///
     /// # Errors
     /// The reason why an address cannot be listened on, for the FATAL line.
-    pub async fn start(config: &Config) -> Result<Server, String> {
+    pub async fn start(config: &Config, inherited: InheritedSockets) -> Result<Server, String> {
         log_info!("{}", version::of_daemon(NSQLOOKUPD.name));
         log_info!("{}", version::of_ringq());
         HostNames::check_flag(&config.allowed_hosts)?;
@@ -98,11 +100,17 @@ impl Server {
             );
         }
         let tls = config.listener_tls()?.map(TlsAcceptor::from);
-        let tcp = listen(&config.tcp_address).await?;
-        let http = listen(&config.http_address).await?;
+        let [tcp, http, tls_tcp, https] = inherited.assign([
+            ("tcp-address", &config.tcp_address),
+            ("http-address", &config.http_address),
+            ("tls-tcp-address", &config.tls_tcp_address),
+            ("https-address", &config.tls.https_address),
+        ])?;
+        let tcp = listen(&config.tcp_address, tcp).await?;
+        let http = listen(&config.http_address, http).await?;
         let (tcp_address, http_address) = (tcp.address(), http.address());
-        let tls_tcp = listen_unless_empty(&config.tls_tcp_address).await?;
-        let https = listen_unless_empty(&config.tls.https_address).await?;
+        let tls_tcp = listen_unless_empty(&config.tls_tcp_address, tls_tcp).await?;
+        let https = listen_unless_empty(&config.tls.https_address, https).await?;
         let (stop, stopped) = watch::channel(false);
         let shared = Arc::new(Shared {
             database: Arc::new(RwLock::new(Database::new(config.lifetimes))),
@@ -183,15 +191,18 @@ impl Server {
 }
 
 /// Listens on an address.
-async fn listen(address: &str) -> Result<Listener, String> {
-    Listener::bind(address, NSQLOOKUPD.name).await
+async fn listen(address: &str, inherited: Option<InheritedSocket>) -> Result<Listener, String> {
+    Listener::open(address, inherited, NSQLOOKUPD.name).await
 }
 
 /// Listens on an address, if there is one.
-async fn listen_unless_empty(address: &str) -> Result<Option<Listener>, String> {
+async fn listen_unless_empty(
+    address: &str,
+    inherited: Option<InheritedSocket>,
+) -> Result<Option<Listener>, String> {
     match address {
         "" => Ok(None),
-        address => listen(address).await.map(Some),
+        address => listen(address, inherited).await.map(Some),
     }
 }
 

@@ -8,9 +8,10 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use crate::support::{Client, Lookupd, MAGIC, identify, run_nsqlookupd};
+use crate::support::{Client, Lookupd, MAGIC, identify, path, run_nsqlookupd};
 use rustls::{ClientConnection, StreamOwned};
 use test_support::differential::Client as _;
+use test_support::held_sockets::{HeldSockets, Place, Question, check_restarts};
 use test_support::http::http_with_headers;
 use test_support::process::address_in;
 use test_support::{TIMEOUT, wait_until};
@@ -47,6 +48,24 @@ fn a_start_that_fails_says_why() {
     let exit = run_nsqlookupd(&["--help"]);
     assert_eq!(exit.code(), 0);
     assert!(exit.stderr.starts_with("Usage of nsqlookupd:\n"), "{exit}");
+}
+
+/// A supervisor holds the sockets, as systemd does with socket activation.
+#[test]
+fn restarts_refuse_nobody() {
+    let mut sockets = HeldSockets::default();
+    let tcp = Question {
+        place: Place::Tcp(sockets.listen("tcp")),
+        request: b"  V1PING\n",
+        answer: b"\0\0\0\x02OK",
+    };
+    let http = Question::ping(Place::Tcp(sockets.listen("http")));
+    let start = || {
+        let mut command = sockets.command(&path());
+        command.arg("--log-level=warn");
+        command
+    };
+    check_restarts(start, &[tcp, http], 3, |_| {});
 }
 
 #[test]

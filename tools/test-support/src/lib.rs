@@ -8,6 +8,7 @@ pub mod daemon;
 pub mod dead_port;
 pub mod differential;
 pub mod ext4;
+pub mod held_sockets;
 pub mod http;
 pub mod http_server;
 pub mod memcached;

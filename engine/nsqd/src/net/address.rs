@@ -12,6 +12,8 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use crate::process::Ports;
+use program::inherited::InheritedSocket;
+use program::tcp_address;
 use program::tcp_socket::LISTEN_BACKLOG;
 use socket2::{Domain, SockAddr, Socket, Type};
 
@@ -21,23 +23,21 @@ pub enum ListenAddress {
     /// Every shard binds it for itself.
     Tcp(SocketAddr),
     /// Bound already; the shards share its descriptor.
-    Unix(Arc<UnixSocket>),
+    Shared(Arc<SharedSocket>),
 }
 
 impl ListenAddress {
     /// The port as `/info` shows it: -1 for a unix socket.
     pub fn port(&self) -> i32 {
-        match self {
-            ListenAddress::Tcp(address) => i32::from(address.port()),
-            ListenAddress::Unix(_) => -1,
-        }
+        let address = self.socket_address();
+        address.map_or(-1, |address| i32::from(address.port()))
     }
 
     /// The IP address and the port; `None` for a unix socket.
     pub fn socket_address(&self) -> Option<SocketAddr> {
         match self {
             ListenAddress::Tcp(address) => Some(*address),
-            ListenAddress::Unix(_) => None,
+            ListenAddress::Shared(socket) => socket.address.as_socket(),
         }
     }
 }
@@ -47,7 +47,7 @@ impl fmt::Display for ListenAddress {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             ListenAddress::Tcp(address) => write!(f, "{address}"),
-            ListenAddress::Unix(socket) => f.write_str(&socket.name),
+            ListenAddress::Shared(socket) => f.write_str(&tcp_address::text(&socket.address)),
         }
     }
 }
@@ -100,24 +100,33 @@ impl Addresses {
     /// Removes the files of unix sockets: they do not go away when the listeners' descriptors are closed.
     pub(crate) fn retire(&self) {
         for (_, address) in self.named() {
-            if let ListenAddress::Unix(socket) = address {
+            if let ListenAddress::Shared(socket) = address {
                 socket.remove_file();
             }
         }
     }
 }
 
-/// A unix socket that is listened on. Unix sockets have no SO_REUSEPORT, so every shard accepts from this one socket.
-/// Dropping the socket removes its file.
+/// A socket that is listened on, and that every shard accepts from: a unix socket, because unix sockets have no
+/// SO_REUSEPORT, or a socket that the process has inherited. Dropping the socket removes the file that nsqd made for it.
 #[derive(Debug)]
-pub struct UnixSocket {
+pub struct SharedSocket {
     socket: Socket,
-    name: String,
-    /// The socket's file, until it is removed.
+    address: SockAddr,
+    /// The file of the socket, until it is removed.
     file: Mutex<Option<PathBuf>>,
 }
 
-impl UnixSocket {
+impl SharedSocket {
+    /// Takes over a socket that listens already. The file of a unix socket belongs to the process that made the socket.
+    pub(crate) fn inherited(inherited: InheritedSocket) -> SharedSocket {
+        SharedSocket {
+            socket: inherited.socket,
+            address: inherited.address,
+            file: Mutex::default(),
+        }
+    }
+
     /// Binds a unix socket and listens on it. A path that begins with `@` is an abstract name, which has no file. For
     /// an empty path, the system makes such a name. The file that a dead process has left at the path is replaced.
     ///
@@ -125,7 +134,7 @@ impl UnixSocket {
     ///
     /// # Errors
     /// The system's answer. Any other file that exists is an error, and so is the socket of a living process.
-    pub(crate) fn bind(path: &str, mode: Option<u32>) -> io::Result<UnixSocket> {
+    pub(crate) fn bind_unix(path: &str, mode: Option<u32>) -> io::Result<SharedSocket> {
         let abstract_name = path.strip_prefix('@');
         let address = match abstract_name {
             Some(name) => SockAddr::unix(Path::new(&format!("\0{name}"))),
@@ -142,8 +151,8 @@ impl UnixSocket {
             bound => bound,
         };
         bound?;
-        let socket = UnixSocket {
-            name: text(&socket.local_addr()?),
+        let socket = SharedSocket {
+            address: socket.local_addr()?,
             socket,
             file: Mutex::new(has_file.then(|| PathBuf::from(path))),
         };
@@ -170,7 +179,7 @@ impl UnixSocket {
     }
 }
 
-impl Drop for UnixSocket {
+impl Drop for SharedSocket {
     fn drop(&mut self) {
         self.remove_file();
     }
@@ -208,7 +217,7 @@ impl Peer {
     pub(crate) fn of(address: &SockAddr) -> Peer {
         match address.as_socket() {
             Some(peer) => Peer::Ip(SocketAddr::new(peer.ip().to_canonical(), peer.port())),
-            None => Peer::Unix(text(address)),
+            None => Peer::Unix(tcp_address::text(address)),
         }
     }
 
@@ -231,15 +240,6 @@ impl fmt::Display for Peer {
     }
 }
 
-/// A unix socket's address as Go shows it.
-fn text(address: &SockAddr) -> String {
-    if let Some(path) = address.as_pathname() {
-        return path.display().to_string();
-    }
-    let name = address.as_abstract_namespace().unwrap_or_default();
-    format!("@{}", String::from_utf8_lossy(name))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,18 +250,18 @@ mod tests {
         let directory = tempfile::tempdir().expect("a temporary directory can be made");
         let path = directory.path().join("n.sock");
         let name = path.to_str().expect("the path is text");
-        let socket = UnixSocket::bind(name, Some(0o604)).expect("nothing is there yet");
-        assert_eq!(socket.name, name);
+        let socket = SharedSocket::bind_unix(name, Some(0o604)).expect("nothing is there yet");
+        assert_eq!(tcp_address::text(&socket.address), name);
         let mode = fs::metadata(&path)
             .expect("it is there")
             .permissions()
             .mode();
         assert_eq!(mode & 0o7777, 0o604);
         UnixStream::connect(&path).expect("it is listened on");
-        let second = UnixSocket::bind(name, None).unwrap_err();
+        let second = SharedSocket::bind_unix(name, None).unwrap_err();
         assert_eq!(second.kind(), io::ErrorKind::AddrInUse);
         UnixStream::connect(&path).expect("the failure has left it alone");
-        let address = ListenAddress::Unix(Arc::new(socket));
+        let address = ListenAddress::Shared(Arc::new(socket));
         assert_eq!((address.port(), address.socket_address()), (-1, None));
         let addresses = Addresses {
             tcp: address,
@@ -284,7 +284,7 @@ mod tests {
         let path = directory.path().join("n.sock");
         let name = path.to_str().expect("the path is text");
         let is_in_use = || {
-            let refused = UnixSocket::bind(name, None).unwrap_err();
+            let refused = SharedSocket::bind_unix(name, None).unwrap_err();
             assert_eq!(refused.kind(), io::ErrorKind::AddrInUse);
             assert!(path.exists());
         };
@@ -295,12 +295,12 @@ mod tests {
         drop(bound);
         let link = directory.path().join("link");
         std::os::unix::fs::symlink(&path, &link).expect("a link can be made");
-        UnixSocket::bind(link.to_str().expect("text"), None).unwrap_err();
+        SharedSocket::bind_unix(link.to_str().expect("text"), None).unwrap_err();
         assert!(
             path.exists() && link.exists(),
             "a link stays, and so does its target"
         );
-        UnixSocket::bind(name, None).expect("the owner has ended");
+        SharedSocket::bind_unix(name, None).expect("the owner has ended");
         fs::write(&path, "text").expect("the file is gone again");
         is_in_use();
     }
@@ -308,15 +308,12 @@ mod tests {
     #[test]
     fn abstract_names_have_no_file() {
         let own = format!("@ringq-test-{}", std::process::id());
-        let socket = UnixSocket::bind(&own, Some(0o600)).expect("the name is free");
-        assert_eq!(socket.name, own);
-        let chosen = UnixSocket::bind("", None).expect("the system finds a name");
-        assert!(
-            chosen.name.starts_with('@') && chosen.name.len() > 1,
-            "{}",
-            chosen.name
-        );
-        let long = UnixSocket::bind(&"x".repeat(108), None).unwrap_err();
+        let socket = SharedSocket::bind_unix(&own, Some(0o600)).expect("the name is free");
+        assert_eq!(tcp_address::text(&socket.address), own);
+        let chosen = SharedSocket::bind_unix("", None).expect("the system finds a name");
+        let chosen = tcp_address::text(&chosen.address);
+        assert!(chosen.starts_with('@') && chosen.len() > 1, "{chosen}");
+        let long = SharedSocket::bind_unix(&"x".repeat(108), None).unwrap_err();
         assert_eq!(long.raw_os_error(), Some(libc::EINVAL));
     }
 

@@ -12,7 +12,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::task::{Context, Poll};
 
 /// A shard's listener at an address. For an IP address, each shard has its own socket, and the kernel spreads the
-/// connections over them. A unix socket is shared by all shards, and the first shard that accepts gets the connection.
+/// connections over them. A unix socket and an inherited one are shared by all shards, and the first shard that accepts
+/// gets the connection.
 pub(crate) struct Listener {
     source: Source,
     /// The descriptor that the source watches instead of the socket; see [`reactor::epoll_around_listener`].
@@ -28,7 +29,7 @@ impl Listener {
     pub(crate) fn open(address: &ListenAddress) -> io::Result<Listener> {
         match address {
             ListenAddress::Tcp(address) => Listener::bind(*address),
-            ListenAddress::Unix(socket) => Listener::new(socket.share()?),
+            ListenAddress::Shared(socket) => Listener::new(socket.share()?),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use program::check::{State, in_use};
+use program::inherited::{InheritedSocket, InheritedSockets};
 use program::tcp_address;
 use program::tcp_socket::BIND_PAUSE;
 use socket2::{Domain, Protocol, Socket, Type};
@@ -14,12 +15,13 @@ use wire::go_error::system_text;
 
 use super::Finding;
 use crate::config::Config;
-use crate::net::address::{ListenAddress, UnixSocket};
+use crate::net::address::{ListenAddress, SharedSocket};
 
-/// A place to listen at that belongs to this process until this is dropped. No client can connect yet.
+/// A place to listen at that belongs to this process until this is dropped. No client can connect yet, except to a socket
+/// that the process has inherited: there, clients wait.
 #[derive(Debug)]
 pub(crate) struct Reserved {
-    /// The address that the shards are to listen on: resolved, and with a port. That of a unix socket keeps the place, too.
+    /// The address that the shards are to listen on: resolved, and with a port. A shared socket keeps the place, too.
     pub(super) address: ListenAddress,
     /// On other systems than Linux, the socket would be in the way of the shards' listeners.
     _socket: Option<Socket>,
@@ -36,29 +38,73 @@ pub(super) enum AddressKind {
     Unix,
 }
 
-/// A flag that names an address, and its value.
-pub(super) type AskedFor<'a> = (&'static str, &'a str, AddressKind);
+/// A place that a flag asks for.
+#[derive(Debug)]
+pub(super) struct Place<'a> {
+    flag: &'static str,
+    address: &'a str,
+    kind: AddressKind,
+    /// The socket that takes the place of the address.
+    inherited: Option<InheritedSocket>,
+}
 
-/// The addresses to listen at, in the order of a start. An empty one but the first is switched off.
-pub(super) fn asked_for(config: &Config) -> [AskedFor<'_>; 5] {
+/// Returns the places to listen at, in the order of a start.
+///
+/// # Errors
+/// An inherited socket cannot be used.
+pub(super) fn places(
+    config: &Config,
+    inherited: InheritedSockets,
+) -> Result<[Place<'_>; 5], Finding> {
     use AddressKind::{Tcp, TcpOrUnix, Unix};
     let https = if config.has_certificate() {
         config.https_address.as_str()
     } else {
         ""
     };
-    [
-        ("tcp-address", &config.tcp_address, TcpOrUnix),
+    let flags = [
+        ("tcp-address", config.tcp_address.as_str(), TcpOrUnix),
         ("http-address", &config.http_address, TcpOrUnix),
         ("https-address", https, Tcp),
         ("unix-socket", &config.unix_socket, Unix),
         ("http-unix-socket", &config.http_unix_socket, Unix),
-    ]
+    ];
+    let refused = |why| Finding::failure(why, "");
+    let sockets = inherited.assign(flags.map(|(flag, address, _)| (flag, address)));
+    let mut sockets = sockets.map_err(refused)?.into_iter();
+    Ok(flags.map(|(flag, address, kind)| Place {
+        flag,
+        address,
+        kind,
+        inherited: sockets.next().flatten(),
+    }))
+}
+
+impl Place<'_> {
+    /// Returns true if the flag switches the place off. An empty address for NSQ clients is one that the system chooses.
+    pub(super) fn is_off(&self) -> bool {
+        self.address.is_empty() && self.flag != "tcp-address"
+    }
+
+    /// Reserves the place. An inherited socket is reserved already.
+    pub(super) fn reserve(self, mode: Option<u32>, time: Duration) -> Result<Reserved, Finding> {
+        match self.inherited {
+            Some(inherited) => Ok(shared(SharedSocket::inherited(inherited))),
+            None => reserve(self.address, self.kind, mode, time),
+        }
+    }
+}
+
+fn shared(socket: SharedSocket) -> Reserved {
+    Reserved {
+        address: ListenAddress::Shared(Arc::new(socket)),
+        _socket: None,
+    }
 }
 
 /// Reserves a place to listen at. The file of a unix socket gets the permissions `mode`. Tries an address that is in
 /// use for `time`.
-pub(super) fn reserve(
+fn reserve(
     address: &str,
     kind: AddressKind,
     mode: Option<u32>,
@@ -72,16 +118,13 @@ pub(super) fn reserve(
     if is_tcp {
         return reserve_within(address, time);
     }
-    let bind = || UnixSocket::bind(address, mode);
+    let bind = || SharedSocket::bind_unix(address, mode);
     let socket = retry_while_in_use(time, bind);
     let socket = socket.map_err(|error| {
         let why = format!("listen unix {address}: bind: {}", system_text(&error));
         bind_failed(address, &error, &why, unix_hint(&error))
     })?;
-    Ok(Reserved {
-        address: ListenAddress::Unix(Arc::new(socket)),
-        _socket: None,
-    })
+    Ok(shared(socket))
 }
 
 fn unix_hint(error: &io::Error) -> &'static str {
@@ -173,14 +216,20 @@ fn share_with_shards(socket: Socket) -> io::Result<Reserved> {
 /// Reserves all addresses as a start does, and so finds out that two are equal. Each finding has the flag's name. A start
 /// at the same moment tries again for a second, and the check holds no address that long: it tries each once. With
 /// `nsqd_runs`, an address in use is that of the nsqd that runs here.
-pub(super) fn check(config: &Config, nsqd_runs: bool) -> Vec<(&'static str, Finding)> {
+pub(super) fn check(
+    config: &Config,
+    inherited: InheritedSockets,
+    nsqd_runs: bool,
+) -> Vec<(&'static str, Finding)> {
+    let places = match places(config, inherited) {
+        Ok(places) => places,
+        Err(finding) => return vec![("sockets", finding)],
+    };
     let mut taken = Vec::new();
     let mut findings = Vec::new();
-    for (name, address, kind) in asked_for(config) {
-        if address.is_empty() && name != "tcp-address" {
-            continue;
-        }
-        let finding = match reserve(address, kind, config.unix_socket_mode.0, Duration::ZERO) {
+    for place in places.into_iter().filter(|place| !place.is_off()) {
+        let (name, address, is_inherited) = (place.flag, place.address, place.inherited.is_some());
+        let finding = match place.reserve(config.unix_socket_mode.0, Duration::ZERO) {
             Err(finding) if finding.state == State::Waiting => {
                 if nsqd_runs {
                     in_use(address, "nsqd")
@@ -190,8 +239,13 @@ pub(super) fn check(config: &Config, nsqd_runs: bool) -> Vec<(&'static str, Find
             }
             Err(finding) => finding,
             Ok(reserved) => {
+                let text = if is_inherited {
+                    format!("{} is inherited", reserved.address)
+                } else {
+                    format!("{address} is free")
+                };
                 taken.push(reserved);
-                Finding::ok(format!("{address} is free"))
+                Finding::ok(text)
             }
         };
         findings.push((name, finding));

@@ -4,6 +4,7 @@
 
 use nsqlookupd::config::Config;
 use nsqlookupd::server::Server;
+use program::inherited::InheritedSockets;
 use program::log::{self, Level};
 use tokio::runtime::Runtime;
 
@@ -26,7 +27,7 @@ impl Lookupd {
         let args = args.iter().chain(further).map(Into::into);
         let config = Config::from_args(args).expect("the flags are good");
         let runtime = Runtime::new().expect("the system has threads");
-        let server = runtime.block_on(Server::start(&config));
+        let server = runtime.block_on(Server::start(&config, InheritedSockets::none()));
         Lookupd {
             runtime,
             server: server.expect("the addresses are free"),

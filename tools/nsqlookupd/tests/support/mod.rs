@@ -28,7 +28,8 @@ pub fn run_nsqlookupd(args: &[&str]) -> Exit {
     run(Command::new(path()).args(args), TIMEOUT)
 }
 
-fn path() -> PathBuf {
+/// Returns the path of the program under test.
+pub fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_nsqlookupd"))
 }
 

@@ -195,7 +195,7 @@ fn only_one_of_two_overlapping_addresses_can_be_listened_on() {
             false,
         ),
     ] {
-        let findings = check(&config(&tcp, &http), false);
+        let findings = check(&config(&tcp, &http), InheritedSockets::none(), false);
         let states = [State::Ok, if is_free { State::Ok } else { State::Failure }];
         assert_eq!(
             [findings[0].1.state, findings[1].1.state],
@@ -209,7 +209,11 @@ fn only_one_of_two_overlapping_addresses_can_be_listened_on() {
 fn an_address_in_use_waits_for_the_nsqd_that_runs() {
     let taken = reserve_tcp("127.0.0.1:0").unwrap();
     let config = config(&ip(&taken).to_string(), "127.0.0.1:0");
-    let states = |nsqd_runs| check(&config, nsqd_runs)[0].1.state;
+    let states = |nsqd_runs| {
+        check(&config, InheritedSockets::none(), nsqd_runs)[0]
+            .1
+            .state
+    };
     assert_eq!(states(true), State::Waiting);
     assert_eq!(states(false), State::Failure);
 }

@@ -1,14 +1,14 @@
 //! Publishes, delivers and finishes messages without sockets and files, for a profiler. The
 //! argument is the number of rounds of 200 messages of 200 bytes.
 //!
-//!     cargo run --profile dist -p engine-rules --example message_path -- 1000
+//!     cargo run --profile dist -p message-path --example message_path -- 1000
 //!
 //! The broker's work for publishing is in functions whose names end in `publishing`, and its work
 //! for delivering in functions whose names end in `delivering`:
 //!
 //!     valgrind --tool=callgrind --toggle-collect='*publishing*'
 
-#[path = "../tests/path/mod.rs"]
+#[path = "../../rules/tests/path/mod.rs"]
 mod path;
 
 use std::hint::black_box;
