@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory as _, Parser, Subcommand};
 
 use crate::result::{Ended, Outcome};
 use crate::{plan, print, report, run};
@@ -58,6 +58,11 @@ enum Command {
     Plan(plan::Args),
     /// Make an HTML page of saved results
     Report(report::Args),
+}
+
+/// Returns the command line for the manual page.
+pub fn command() -> clap::Command {
+    Cli::command()
 }
 
 /// Runs the program.

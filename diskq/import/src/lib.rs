@@ -11,12 +11,14 @@
 //! taken over has a test with files that the original has written.
 #![forbid(unsafe_code)]
 
+mod command;
 mod export;
 mod import;
 mod metadata;
 mod nsqd_files;
 mod permissions;
 
+pub use command::command;
 pub use export::{ExportOptions, Exported, export};
 pub use import::{
     DONE as COMMITTED_TAKEOVER, DueContent, DueTakeover, Takeover, TakeoverOptions, TopicTakeover,

@@ -5,9 +5,9 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use clap::{Arg, ArgMatches, Command, arg, value_parser};
+use clap::ArgMatches;
 use diskq::{DataPathLock, DiskError, OsFiles};
-use diskq_import::{ExportOptions, Exported, Metadata, export};
+use diskq_import::{ExportOptions, Exported, Metadata, command, export};
 
 /// nsqd's default of `--max-bytes-per-file`.
 const FILE_BYTES_MAX: u64 = 100 << 20;
@@ -27,31 +27,6 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn command() -> Command {
-    let directory = |arg: Arg| arg.required(true).value_parser(value_parser!(PathBuf));
-    let data_path = arg!(--"data-path" <DIR> "Where the messages are (--data-path of the broker)");
-    let output = arg!(--output <DIR> "Where to write; must be empty or missing");
-    let file_bytes = arg!(--"max-bytes-per-file" <BYTES>);
-    let export = Command::new("export")
-        .about("Writes a data directory of the original nsqd, for going back to it")
-        .long_about(
-            "Writes a data directory of the original nsqd, for going back to it.\n\nThe broker must be \
-             stopped; its data path is not changed. Deferred messages are due at once there.",
-        )
-        .args([directory(data_path), directory(output)])
-        .arg(
-            file_bytes
-                .value_parser(value_parser!(u64).range(1..))
-                .help("Length of a file of messages [default: 104857600]"),
-        );
-    Command::new("diskq")
-        .version(env!("CARGO_PKG_VERSION"))
-        .about("Works on the data path of a stopped broker")
-        .subcommand_required(true)
-        .arg_required_else_help(true)
-        .subcommand(export)
 }
 
 fn run_export(matches: &ArgMatches) -> Result<(), String> {

@@ -155,7 +155,7 @@ program::flags! {
 }
 
 /// nsqd, as its command line shows it.
-static NSQD: Program = Program::of::<Config>("nsqd", version::of_daemon);
+pub static NSQD: Program = Program::of::<Config>("nsqd", version::of_daemon);
 
 impl Config {
     /// Returns whether a certificate or its key is configured. A start fails if only one of them is.

@@ -85,7 +85,7 @@ fn nsqd_starts_and_drains_as_its_manifest_says() {
     assert!(broker.wait(TIMEOUT).success(), "{}", broker.log());
     let grace = set.pod()["terminationGracePeriodSeconds"].as_u64();
     assert!(grace > Some(4 * 60), "a drain takes 4 minutes at most");
-    assert!(args.contains(&"--drain-timeout=4m"));
+    assert!(args.contains(&"--drain-timeout=240s"));
 }
 
 #[test]
@@ -134,8 +134,6 @@ fn the_manifests_belong_together() {
         kinds.sort_unstable();
         assert_eq!(kinds, ["budget", "set", "the pods' names"]);
         let program = set.container()["command"][0].as_str();
-        let containerfile = fs::read_to_string(file("../Containerfile")).expect("it is there");
-        assert!(containerfile.contains("cargo build --profile dist --locked --workspace --bins"));
         assert!(matches!(program, Some("nsqd" | "nsqlookupd")));
     }
 }

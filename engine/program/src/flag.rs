@@ -17,7 +17,7 @@ pub struct Flag {
     /// The type of the values, with the accepted values.
     pub kind: Kind,
     /// The value of a flag that is not given.
-    pub(crate) default: DefaultValue,
+    pub default: DefaultValue,
     /// The text in `--help` and in the documentation.
     pub help: &'static str,
     /// The effect, compared with that of the flag of NSQ's program.
@@ -43,7 +43,7 @@ pub type Check = fn(&str) -> Result<(), String>;
 
 /// The value of a flag that is not given, as command-line text.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum DefaultValue {
+pub enum DefaultValue {
     /// This text.
     Fixed(&'static str),
     /// The result of this function for the name of the host.
@@ -278,7 +278,7 @@ impl Flag {
 
 impl Kind {
     /// Returns the type as Go's usage text names it. Booleans have no name there.
-    pub(crate) fn word(self) -> &'static str {
+    pub fn word(self) -> &'static str {
         match self {
             Kind::Boolean => "",
             Kind::Text | Kind::Choice(_) => "string",
@@ -290,7 +290,7 @@ impl Kind {
     }
 
     /// Returns true for a flag that means `true` without a value.
-    pub(crate) fn is_boolean(self) -> bool {
+    pub fn is_boolean(self) -> bool {
         match self {
             Kind::Boolean => true,
             Kind::Word(words) => words.is_boolean,

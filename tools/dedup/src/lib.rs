@@ -60,3 +60,7 @@ pub use memcached::{
     Lease, Memcached, MemcachedOptionError, MemcachedOptions, SharedBegin, StoreError,
 };
 pub use roaring_pair::RoaringPair;
+
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+mod readme {}
