@@ -1,4 +1,4 @@
-// Runs in a copy of the page, after the page's own scripts, and writes its findings into an attribute of <body>.
+// Runs in the page, after the page's own scripts. Its value is a promise of its findings.
 (() => {
   // The figures of charts have the same form as those of the program: see unit.rs.
   const shown = [
@@ -102,7 +102,7 @@
         tooltips: tooltipsOf(figure),
       };
     });
-    const report = {
+    return {
       dark: matchMedia("(prefers-color-scheme: dark)").matches,
       ground: getComputedStyle(document.body).backgroundColor,
       ink: getComputedStyle(document.body).color,
@@ -114,8 +114,8 @@
       height: document.documentElement.scrollHeight,
       charts: found, outside, overlaps, wrong,
     };
-    document.body.setAttribute("data-probe", btoa(unescape(encodeURIComponent(JSON.stringify(report)))));
   };
-  // The page draws again when the charts have their sizes.
-  setTimeout(look, 500);
-})();
+  // The charts are drawn again when they have their sizes, in the next frame.
+  const frame = () => new Promise(requestAnimationFrame);
+  return frame().then(frame).then(look);
+})()

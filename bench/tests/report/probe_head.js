@@ -1,4 +1,4 @@
-// Runs in a copy of the page, before the page's own scripts. Records for probe.js what is drawn on each canvas after
+// Runs in the page, before the page's own scripts. Records for probe.js what is drawn on each canvas after
 // its last clearing.
 (() => {
   const context = CanvasRenderingContext2D.prototype;

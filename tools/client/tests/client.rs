@@ -1,10 +1,8 @@
 //! The tests of the client library with real daemons. Each module has the tests of one subject.
 
-mod auth_server;
 mod closed;
 mod consumer;
 mod cuts;
-mod cutting_proxy;
 mod dedup;
 mod drained;
 mod examples;

@@ -1,11 +1,10 @@
 //! The consumer with real nsqds and nsqlookupds.
 
 use std::collections::BTreeSet;
-use std::path::Path;
 use std::time::Duration;
 
 use crate::closed::wait_for_close;
-use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Message, Requeue};
+use ringq_client::{Address, Config, Consumer, ConsumerBuilder, Message};
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use tokio::time::timeout;
@@ -65,8 +64,7 @@ async fn messages_are_received_and_finished() {
     );
     consumer.control().shutdown().await;
     assert!(consumer.next().await.is_none());
-    nsqd.wait_for_figure("t", "c", "depth", 0);
-    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    nsqd.wait_for_answers("t", "c");
 }
 
 /// Publishes the numbers of a range, as one batch.
@@ -175,56 +173,8 @@ async fn a_shutdown_leaves_nothing_in_flight() {
         .expect("no panic");
     assert!(has_ended);
     two.control().shutdown().await;
-    nsqd.wait_for_figure("t", "c", "depth", 0);
-    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
-    nsqd.wait_for_figure("t", "c", "deferred_count", 0);
+    nsqd.wait_for_answers("t", "c");
     nsqd.wait_for_figure("t", "c", "client_count", 0);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_requeued_message_comes_again_with_one_more_attempt() {
-    let nsqd = Daemon::nsqd(&[]);
-    nsqd.create_channel("t", "c");
-    nsqd.publish("t", &["again"]);
-    let config = Config {
-        backoff_multiplier: Duration::from_millis(1),
-        ..config(1)
-    };
-    let builder = Consumer::builder("t", "c").config(config).node(node(&nsqd));
-    let mut consumer = connected(builder).await;
-    for attempts in 1..=3 {
-        let message = next(&mut consumer).await;
-        assert_eq!(message.attempts(), attempts);
-        match attempts {
-            1 => message.requeue(Requeue::After(Duration::from_millis(10))),
-            2 => message.requeue_without_backoff(Requeue::After(Duration::ZERO)),
-            _ => message.finish(),
-        };
-    }
-    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
-    nsqd.wait_for_figure("t", "c", "deferred_count", 0);
-    nsqd.wait_for_figure("t", "c", "requeue_count", 2);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_that_take_longer_than_their_timeout_are_touched() {
-    let nsqd = Daemon::nsqd(&[]);
-    nsqd.create_channel("t", "c");
-    nsqd.publish("t", &["slow"]);
-    let config = Config {
-        msg_timeout: Duration::from_secs(6),
-        ..config(1)
-    };
-    let limit = Duration::from_secs(60);
-    let builder = Consumer::builder("t", "c").config(config).node(node(&nsqd));
-    let builder = builder.auto_touch(Some(ringq_client::AutoTouch { limit }));
-    let mut consumer = connected(builder).await;
-    let message = next(&mut consumer).await;
-    tokio::time::sleep(Duration::from_secs(7)).await;
-    message.finish().await.expect("the connection lives");
-    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
-    let channel = nsqd.channel("t", "c").expect("the channel");
-    assert_eq!(channel["timeout_count"], 0, "{channel}");
 }
 
 /// nsqd had closed the connection while the process stood still. The FIN was written into it, and counted as sent.
@@ -245,82 +195,6 @@ async fn an_answer_after_a_pause_of_the_process_tells_that_the_connection_is_gon
             .await
             .expect_err(&format!("round {round}: the connection is gone"));
     }
-}
-
-/// Writes a certificate for 127.0.0.1 and its key, and returns nsqd's flags for them.
-fn certificate(directory: &Path) -> Vec<String> {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
-    let (cert, key) = (directory.join("cert.pem"), directory.join("key.pem"));
-    std::fs::write(&cert, made.cert.pem()).expect("written");
-    std::fs::write(&key, made.signing_key.serialize_pem()).expect("written");
-    vec![
-        format!("--tls-cert={}", cert.display()),
-        format!("--tls-key={}", key.display()),
-    ]
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn tls_and_compression_carry_messages() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let flags = certificate(directory.path());
-    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let nsqd = Daemon::nsqd(&flags);
-    let ca = directory.path().join("cert.pem").display().to_string();
-    for (index, options) in [
-        &[("tls_v1", "true"), ("tls_root_ca_file", &ca)][..],
-        &[("snappy", "true")],
-        &[("deflate", "true")],
-        &[
-            ("tls_v1", "true"),
-            ("tls_insecure_skip_verify", "true"),
-            ("snappy", "1"),
-        ],
-        &[
-            ("tls_v1", "true"),
-            ("tls_root_ca_file", &ca),
-            ("deflate", "t"),
-        ],
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        let topic = format!("t{index}");
-        nsqd.create_channel(&topic, "c");
-        publish_numbers(&nsqd, &topic, 0..1000);
-        let mut config = config(100);
-        for (name, value) in options {
-            config.set(name, value).expect("an option");
-        }
-        let builder = Consumer::builder(&topic, "c")
-            .config(config)
-            .node(node(&nsqd));
-        let builder = builder.retry_first_connection(false);
-        let mut consumer = builder.connect().await.expect("nsqd has it");
-        finish_all(&mut consumer, 0..1000).await;
-        consumer.control().shutdown().await;
-        nsqd.wait_for_figure(&topic, "c", "depth", 0);
-        nsqd.wait_for_figure(&topic, "c", "in_flight_count", 0);
-    }
-    // An unknown authority is refused, and so is an nsqd without TLS.
-    let mut config = config(1);
-    config.set("tls_v1", "true").expect("an option");
-    let other = tempfile::tempdir().expect("a directory");
-    certificate(other.path());
-    let wrong = other.path().join("cert.pem").display().to_string();
-    config.set("tls_root_ca_file", &wrong).expect("an option");
-    let builder = Consumer::builder("t0", "c")
-        .config(config.clone())
-        .node(node(&nsqd));
-    let done = builder.retry_first_connection(false).connect().await;
-    let error = done.expect_err("refused");
-    assert!(error.to_string().contains("upgrade failed"), "{error}");
-    let plain = Daemon::nsqd(&[]);
-    let builder = Consumer::builder("t0", "c")
-        .config(config)
-        .node(node(&plain));
-    let done = builder.retry_first_connection(false).connect().await;
-    let error = done.expect_err("refused");
-    assert!(error.to_string().contains("TLS was asked for"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

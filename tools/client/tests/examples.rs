@@ -1,12 +1,12 @@
 //! Runs the programs in `examples/` with real daemons. `cargo test` builds them, unless it is told to build certain tests
 //! only: then `cargo build -p ringq-client --examples` builds them.
 
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, Command, Stdio};
+use std::io::Write;
+use std::process::{Command, Stdio};
 
-use test_support::daemon::{Daemon, binary_directory, send_signal, wait_for_end};
-use test_support::process::{Exit, run};
-use test_support::{TIMEOUT, wait_until};
+use test_support::TIMEOUT;
+use test_support::daemon::{Daemon, binary_directory};
+use test_support::process::{Exit, Process, run};
 
 fn example(name: &str, args: &[&str]) -> Command {
     let path = binary_directory().join("examples").join(name);
@@ -19,40 +19,17 @@ fn example(name: &str, args: &[&str]) -> Command {
     command
 }
 
-/// A consuming example with its output. A drop kills it.
-struct Consuming(Child);
-
-impl Consuming {
-    /// Starts the example with a channel of `t`. It prints each message on a line.
-    fn start(name: &str, lookupd: &Daemon) -> (Consuming, impl Iterator<Item = String>) {
-        let mut command = example(name, &[&lookupd.http.to_string(), "t", "c"]);
-        let mut child = command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("the example can be run");
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        (
-            Consuming(child),
-            output.lines().map(|line| line.expect("text")),
-        )
-    }
-}
-
-impl Drop for Consuming {
-    fn drop(&mut self) {
-        // Both calls fail only if the process has been waited for already.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
+/// Starts a consuming example with a channel of `t`. It prints each message on a line.
+fn consuming(name: &str, lookupd: &Daemon) -> Process {
+    let args = [&*lookupd.http.to_string(), "t", "c"];
+    Process::start(example(name, &args).stdout(Stdio::piped()))
 }
 
 /// Starts an nsqlookupd, and an nsqd with two messages that the nsqlookupd knows.
 fn discovered() -> (Daemon, Daemon) {
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("t", "c", &["one", "two"]);
-    let is_known = || lookupd.get("/lookup?topic=t").text().contains("127.0.0.1");
-    assert!(wait_until(TIMEOUT, is_known), "{}", lookupd.log());
+    lookupd.wait_for_producers("t", 1);
     (lookupd, nsqd)
 }
 
@@ -79,24 +56,21 @@ fn publish_stores_each_line() {
 #[test]
 fn consume_finishes_each_message() {
     let (lookupd, nsqd) = discovered();
-    let (_child, mut lines) = Consuming::start("consume", &lookupd);
-    assert_eq!(
-        [lines.next(), lines.next()],
-        ["one", "two"].map(|line| Some(line.to_owned()))
-    );
+    let mut consuming = consuming("consume", &lookupd);
+    let found: Vec<String> = consuming.lines().take(2).collect();
+    assert_eq!(found, ["one", "two"]);
     nsqd.wait_for_answers("t", "c");
 }
 
 #[test]
 fn handlers_end_in_order_at_a_signal() {
     let (lookupd, nsqd) = discovered();
-    let (mut child, lines) = Consuming::start("handlers", &lookupd);
-    let mut found: Vec<String> = lines.take(2).collect();
+    let mut consuming = consuming("handlers", &lookupd);
+    let mut found: Vec<String> = consuming.lines().take(2).collect();
     found.sort();
     assert_eq!(found, ["one", "two"]);
     nsqd.wait_for_answers("t", "c");
-    send_signal(child.0.id(), "INT");
-    assert_eq!(wait_for_end(&mut child.0).code(), Some(0));
+    assert_eq!(consuming.end("INT").0, Some(0));
     nsqd.wait_for_figure("t", "c", "client_count", 0);
 }
 
@@ -107,13 +81,11 @@ fn handlers_end_at_a_signal_although_a_handler_does_not() {
     // More than a pipe holds.
     let body = "x".repeat(1 << 20);
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("t", "c", &[body]);
-    let is_known = || lookupd.get("/lookup?topic=t").text().contains("127.0.0.1");
-    assert!(wait_until(TIMEOUT, is_known), "{}", lookupd.log());
+    lookupd.wait_for_producers("t", 1);
     // Nobody reads the output.
-    let (mut child, _lines) = Consuming::start("handlers", &lookupd);
+    let mut consuming = consuming("handlers", &lookupd);
     nsqd.wait_for_figure("t", "c", "in_flight_count", 1);
-    send_signal(child.0.id(), "INT");
-    assert_eq!(wait_for_end(&mut child.0).code(), Some(0));
+    assert_eq!(consuming.end("INT").0, Some(0));
     nsqd.wait_for_figure("t", "c", "client_count", 0);
 }
 
@@ -121,26 +93,16 @@ fn handlers_end_at_a_signal_although_a_handler_does_not() {
 #[test]
 fn warnings_of_a_program_without_events_go_to_standard_error() {
     // Nothing listens on port 1.
-    let mut child = example("throughput", &["127.0.0.1:1"])
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the example can be run");
-    let output = BufReader::new(child.stderr.take().expect("it is piped"));
-    let _child = Consuming(child);
+    let mut command = example("throughput", &["127.0.0.1:1"]);
+    let program = Process::start(command.stdout(Stdio::null()));
     // The publish fails after the event.
-    let lines = output.lines().map(|line| line.expect("text"));
-    let lines: Vec<String> = lines
-        .take_while(|line| !line.contains("panicked"))
-        .collect();
-    let is_warned = |line: &String| {
+    program.wait_for_log("panicked");
+    let log = program.log();
+    let is_warned = |line: &str| {
         line.starts_with("ERR ") && line.contains("(127.0.0.1:1) error connecting to nsqd - ")
     };
-    assert!(lines.iter().any(is_warned), "{lines:?}");
-    assert!(
-        !lines.iter().any(|line| line.starts_with("INF ")),
-        "{lines:?}"
-    );
+    assert!(log.lines().any(is_warned), "{log}");
+    assert!(!log.lines().any(|line| line.starts_with("INF ")), "{log}");
 }
 
 #[test]

@@ -51,9 +51,11 @@ fn each_program_of_the_pages_is_run_here() {
     let shown: BTreeSet<String> = shown.into_iter().collect();
     let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guide");
     let files = fs::read_dir(directory).expect("the directory is there");
+    let files: Vec<_> = files.map(|entry| entry.expect("readable").path()).collect();
     let run: BTreeSet<String> = files
-        .map(|entry| {
-            let text = read(entry.expect("readable").path());
+        .iter()
+        .map(|path| {
+            let text = read(path);
             let replace =
                 |text: String, (function, address): &(&str, &str)| text.replace(function, address);
             ADDRESSES.iter().fold(text, replace)
@@ -66,17 +68,11 @@ fn each_program_of_the_pages_is_run_here() {
         "shown, but not run: {not_run:#?}\nrun, but not shown: {not_shown:#?}"
     );
     // Each file is run by the module of its name.
-    for entry in
-        fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/guide")).expect("there")
-    {
-        let path = entry.expect("readable").path();
-        let name = path
-            .file_name()
-            .expect("a file has a name")
-            .to_string_lossy()
-            .into_owned();
+    let modules = read("tests/guide.rs");
+    for path in &files {
+        let name = path.file_name().expect("a file has a name").display();
         let included = format!("include!(\"guide/{name}\");");
-        assert!(read("tests/guide.rs").contains(&included), "{name}");
+        assert!(modules.contains(&included), "{name}");
     }
 }
 
@@ -132,13 +128,7 @@ fn block_on<T, E: Into<Box<dyn Error>>>(
 fn discovered(channel: &str, bodies: &[&str]) -> (Daemon, Daemon) {
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("orders", channel, bodies);
-    let is_known = || {
-        lookupd
-            .get("/lookup?topic=orders")
-            .text()
-            .contains("127.0.0.1")
-    };
-    assert!(wait_until(TIMEOUT, is_known), "{}", lookupd.log());
+    lookupd.wait_for_producers("orders", 1);
     (lookupd, nsqd)
 }
 

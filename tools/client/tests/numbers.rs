@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use crate::cutting_proxy::CuttingProxy;
+use crate::cuts::random_cuts;
 use crate::drained::drain;
 use bytes::Bytes;
 use futures_util::future::join_all;
 use ringq_client::{
     Config, Outcome, Producer, ProducerBuilder, PublishError, PublisherId, Receipt,
 };
+use test_support::cutting_proxy::CuttingProxy;
 use test_support::daemon::Daemon;
 use tokio::time::sleep;
 
@@ -60,7 +61,7 @@ impl Counter {
         println!("seed {seed}");
         let mut nsqd = self.nsqd;
         nsqd.create_channel("t", "c");
-        let proxy = CuttingProxy::start(nsqd.tcp, seed, CUTS).await;
+        let proxy = CuttingProxy::start(nsqd.tcp, random_cuts(seed, CUTS));
         // One command for each increment, so that there are many answers to lose.
         let builder = Producer::builder().node(proxy.address).batching(false);
         let builder = change(builder);

@@ -38,7 +38,7 @@ impl Pubsub {
         http(self.http, "GET", target, b"")
     }
 
-    fn end(self, signal: &str) -> (Option<i32>, String) {
+    fn end(mut self, signal: &str) -> (Option<i32>, String) {
         self.tool.end(signal)
     }
 
@@ -124,8 +124,7 @@ fn messages_are_lines_and_finished_when_written() {
     let mut client = Client::open(&pubsub, "topic=t&channel=c");
     nsqd.publish("t", &["one", "{\"two\":2}", "three"]);
     assert_eq!(client.lines(3), ["one", "{\"two\":2}", "three"]);
-    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
-    nsqd.wait_for_figure("t", "c", "depth", 0);
+    nsqd.wait_for_answers("t", "c");
     let report = pubsub.get("/stats");
     let text = report.text();
     let begin = "Total Messages: 3\n\n[127.0.0.1:";
@@ -153,8 +152,7 @@ fn clients_of_one_channel_share_and_others_get_everything() {
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
     nsqd.create_channel("t", "shared");
-    let known = || lookupd.get("/lookup?topic=t").text().contains("127.0.0.1");
-    assert!(wait_until(TIMEOUT, known));
+    lookupd.wait_for_producers("t", 1);
     let flag = format!("--lookupd-http-address={}", lookupd.http);
     let pubsub = Pubsub::start(format!("{flag} --ephemeral-channel"));
     let mut own = [
@@ -315,8 +313,7 @@ fn a_client_that_leaves_loses_no_message() {
         .collect();
     assert_eq!(rest.len(), MESSAGES - written);
     pubsub.wait_for_total(MESSAGES);
-    nsqd.wait_for_figure("t", "c", "depth", 0);
-    nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+    nsqd.wait_for_answers("t", "c");
 }
 
 /// The send buffer of a slow client's socket grew to 2.6 MB, and its messages were finished: when the

@@ -1,13 +1,11 @@
 //! `nsq_stat` with real daemons: its lines, its errors, its end.
 
-use std::fs;
-use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::tool;
+use crate::tool::{self, Tool};
 use test_support::TIMEOUT;
-use test_support::daemon::{Daemon, send_signal, wait_for_end};
+use test_support::daemon::Daemon;
 use test_support::process::{Exit, run};
 
 /// Flags of a tool that waits longer for its servers than by default, because they may wait for a busy machine.
@@ -26,6 +24,11 @@ fn command(args: &str) -> Command {
     tool::command("nsq_stat", args)
 }
 
+/// Starts the tool, whose lines the test reads.
+fn start(command: &mut Command) -> Tool {
+    Tool::of_command(command.stdout(Stdio::piped()))
+}
+
 /// Returns an nsqd with a channel that holds three messages.
 fn nsqd_with_messages(lookupds: &[&Daemon]) -> Daemon {
     let nsqd = Daemon::nsqd_at(lookupds, &[]).with_messages("t", "c", &["1", "2", "3"]);
@@ -40,13 +43,7 @@ fn the_figures_of_all_nodes_are_summed() {
         nsqd_with_messages(&[&lookupd]),
         nsqd_with_messages(&[&lookupd]),
     ];
-    for nsqd in &nodes {
-        let node = format!("\"tcp_port\":{}", nsqd.tcp.port());
-        let registered = test_support::wait_until(TIMEOUT, || {
-            lookupd.get("/lookup?topic=t").text().contains(&node)
-        });
-        assert!(registered, "{}", lookupd.get("/nodes").text());
-    }
+    lookupd.wait_for_producers("t", 2);
     let expected = format!(
         "{HEADING}{}",
         "      0       0 |       6       6       0     0     0 |       0       0            6       0\n"
@@ -81,45 +78,29 @@ fn a_node_that_dies_is_named_and_counts_with_its_last_figures() {
     let flags = nodes
         .each_ref()
         .map(|nsqd| format!("-nsqd-http-address={}", nsqd.http));
-    let mut child = command(&format!(
-        "-topic=t -channel=c -interval=50ms {} {}",
-        flags[0], flags[1]
-    ))
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-    let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
-    let first = lines.nth(2).unwrap().unwrap();
+    let args = format!("-topic=t -channel=c -interval=50ms {}", flags.join(" "));
+    let mut tool = start(&mut command(&args));
+    let mut lines = tool.lines();
+    let first = lines.nth(2).unwrap();
     assert!(
         first.starts_with("      0       0 |       6       6 "),
         "{first}"
     );
     nodes[1].kill();
-    let warning = errors.next().unwrap().unwrap();
-    let text = format!(
-        "WARNING: nsqd {} does not answer, its last figures count - ",
+    tool.wait_for_log(&format!(
+        " WARNING: nsqd {} does not answer, its last figures count - ",
         nodes[1].http
-    );
-    assert_eq!(
-        warning.get(20..20 + text.len()),
-        Some(text.as_str()),
-        "{warning}"
-    );
+    ));
     for _ in 0..3 {
-        let line = lines.next().unwrap().unwrap();
+        let line = lines.next().unwrap();
         assert!(
             line.starts_with("      0       0 |       6       6 "),
             "{line}"
         );
     }
     nodes[1].restart();
-    let text = format!("WARNING: {} answers again", nodes[1].http);
-    let again = errors.find(|line| line.as_ref().is_ok_and(|line| line.ends_with(&text)));
-    assert!(again.is_some(), "no line {text}");
-    send_signal(child.id(), "TERM");
-    assert_eq!(wait_for_end(&mut child).code(), Some(0));
+    tool.wait_for_log(&format!("WARNING: {} answers again", nodes[1].http));
+    tool.stop();
 }
 
 /// A pod whose name did not resolve yet ended the tool, if no other node had the channel.
@@ -135,28 +116,18 @@ fn an_address_that_does_not_answer_at_the_start_is_waited_for() {
             ["nope.invalid:1".to_owned(), good.to_string()].map(|it| format!("--{flag}={it}"));
         let channel = format!("-channel={flag}");
         let args = format!("-topic=late {channel} -count=1 -interval=50ms {PATIENT}");
-        let mut child = command(&args)
-            .args(&addresses)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut errors = BufReader::new(child.stderr.take().unwrap()).lines();
-        let warnings: Vec<String> = (errors.by_ref())
-            .map_while(Result::ok)
-            .take_while(|line| !line.ends_with("waiting for the addresses that do not answer"))
-            .collect();
-        let [warning] = &warnings[..] else {
-            panic!("{warnings:?}");
-        };
-        assert!(
-            warning.contains("WARNING: nope.invalid:1 does not answer - "),
-            "{warning}"
+        let mut tool = start(command(&args).args(&addresses));
+        tool.wait_for_log("waiting for the addresses that do not answer");
+        let log = tool.log();
+        let warning = "WARNING: nope.invalid:1 does not answer - ";
+        assert_eq!(
+            (log.matches(warning).count(), log.lines().count()),
+            (1, 2),
+            "{log}"
         );
         nsqd.create_channel("late", flag);
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert_eq!(lines.count(), 3);
-        assert_eq!(wait_for_end(&mut child).code(), Some(0));
+        assert_eq!(tool.lines().count(), 3);
+        assert_eq!(tool.wait().code(), Some(0));
         nsqd.post("/topic/delete?topic=late", b"")
             .expect_status(200);
         lookupd
@@ -173,8 +144,7 @@ fn a_channel_that_no_address_has_ends_the_tool() {
     nsqd.create_channel("t", "c");
     let addresses = lookupds.each_ref().map(|lookupd| lookupd.http.to_string());
     let addresses = addresses.map(|http| format!("--lookupd-http-address={http}"));
-    let is_known = || lookupds[0].get("/lookup?topic=t").status == 200;
-    assert!(test_support::wait_until(TIMEOUT, is_known));
+    lookupds[0].wait_for_producers("t", 1);
     let args = "-topic=t -channel=typo -count=1 -interval=50ms";
     let exit = nsq_stat(&format!("{args} {} {PATIENT}", addresses.join(" ")));
     assert_eq!(exit.status.code(), Some(1), "{exit}");
@@ -183,15 +153,8 @@ fn a_channel_that_no_address_has_ends_the_tool() {
 /// nsqd refuses plain HTTP then, and names its HTTPS port.
 #[test]
 fn an_nsqd_that_wants_https_is_asked_again() {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let file = |name: &str, pem: String| {
-        let path = directory.path().join(name);
-        fs::write(&path, pem).expect("the directory is writable");
-        path.display().to_string()
-    };
-    let certificate = file("cert.pem", made.cert.pem());
-    let key = file("key.pem", made.signing_key.serialize_pem());
+    let [certificate, key] = tool::certificate(directory.path());
     let (cert_flag, key_flag) = (
         format!("--tls-cert={certificate}"),
         format!("--tls-key={key}"),
@@ -220,14 +183,10 @@ fn every_signal_ends_the_tool_at_once() {
     let nsqd = nsqd_with_messages(&[]);
     let address = format!("--nsqd-http-address={}", nsqd.http);
     for signal in ["HUP", "INT", "TERM"] {
-        let mut child = command(&format!("-topic=t -channel=c -interval=1h {address}"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let args = format!("-topic=t -channel=c -interval=1h {address}");
+        let mut tool = start(&mut command(&args));
         // The first poll is followed by the heading.
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.next().unwrap().unwrap().starts_with("------rate"));
-        send_signal(child.id(), signal);
-        assert_eq!(wait_for_end(&mut child).code(), Some(0), "SIG{signal}");
+        assert!(tool.lines().next().unwrap().starts_with("------rate"));
+        assert_eq!(tool.end(signal).0, Some(0), "SIG{signal}");
     }
 }

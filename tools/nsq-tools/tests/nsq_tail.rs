@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use std::process::{Command, Stdio};
 
 use crate::tool::{self, Tool};
-use test_support::daemon::{Daemon, wait_for_end};
+use test_support::daemon::Daemon;
 use test_support::process::{Exit, run};
 use test_support::{TIMEOUT, wait_until};
 
@@ -139,20 +139,9 @@ fn messages_that_cannot_be_printed_are_not_finished() {
     let mut command = command(&nsqd, "-topic=t -channel=c");
     let (reader, writer) = std::io::pipe().expect("the system has pipes");
     drop(reader);
-    let mut child = command
-        .stdout(writer)
-        .stderr(Stdio::piped())
-        .spawn()
-        .expect("the tool can be run");
-    let mut log = child.stderr.take().expect("stderr is piped");
-    let status = wait_for_end(&mut child);
-    let mut text = String::new();
-    std::io::Read::read_to_string(&mut log, &mut text).expect("the log is text");
-    assert_eq!(status.code(), Some(1), "{text}");
-    assert!(
-        text.contains("ERROR: failed to write to os.Stdout - broken pipe\n"),
-        "{text}"
-    );
+    let mut tool = Tool::of_command(command.stdout(writer));
+    assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
+    tool.wait_for_log("ERROR: failed to write to os.Stdout - broken pipe");
     nsqd.wait_for_figure("t", "c", "depth", 2);
 }
 
@@ -163,15 +152,9 @@ fn a_signal_ends_the_tool_although_nobody_reads_its_output() {
     let body = "x".repeat(100_000);
     nsqd.publish("t", &[&*body; 5]);
     let mut command = command(&nsqd, "-topic=t -channel=c");
-    let mut child = command
-        .stdout(Stdio::piped())
-        .stderr(Stdio::null())
-        .spawn()
-        .expect("the tool can be started");
+    let mut tool = Tool::of_command(command.stdout(Stdio::piped()));
     nsqd.wait_for_figure("t", "c", "in_flight_count", 5);
-    test_support::daemon::send_signal(child.id(), "TERM");
-    let status = wait_for_end(&mut child);
-    assert_eq!(status.code(), Some(0));
+    tool.stop();
     // No message was printed as a whole, so nsqd has all of them again, and at once.
     nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
     nsqd.wait_for_figure("t", "c", "depth", 5);

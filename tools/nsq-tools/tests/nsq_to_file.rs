@@ -88,23 +88,6 @@ fn messages_are_in_flight_until_they_are_synced() {
     run.expect_files(&[("out/t", "a\nb\nb\nc\nd\n")]);
 }
 
-#[test]
-fn a_batch_is_synced_at_the_interval_and_when_the_consumer_is_starved() {
-    let nsqd = Daemon::nsqd(&[]);
-    let run = Run::new(&nsqd, "-sync-interval=200ms");
-    nsqd.publish("t", &["a", "b", "c"]);
-    let mut tool = run.start();
-    run.wait_for_in_flight(0);
-    tool.stop();
-
-    let run = Run::new(&nsqd, "-sync-interval=1h -max-in-flight=2");
-    nsqd.publish("t", &["a", "b", "c", "d", "e"]);
-    let mut tool = run.start();
-    run.wait_for_in_flight(0);
-    tool.stop();
-    run.expect_files(&[("out/t", "a\nb\nc\nd\ne\n")]);
-}
-
 /// The first message is synced alone. The next ones are synced as soon as they have 4 MiB, also if no others follow.
 #[test]
 fn large_messages_are_synced_beside_those_that_come_meanwhile() {
@@ -138,81 +121,6 @@ fn messages_are_synced_before_they_time_out() {
     assert_eq!(channel["timeout_count"], 0, "{channel}");
     tool.stop();
     run.expect_files(&[("out/t", "a\nb\nc\n")]);
-}
-
-#[test]
-fn compressed_files_have_a_member_for_each_sync_and_are_never_continued() {
-    for (flag, end) in [("-gzip", ".gz"), ("-zstd", ".zst")] {
-        let nsqd = Daemon::nsqd(&[]);
-        let run = Run::new(&nsqd, &format!("{flag} -sync-interval=100ms"));
-        let mut tool = run.start();
-        for body in ["a", "b"] {
-            run.archive(&[body]);
-        }
-        tool.stop();
-        let path = run.directory.path().join(format!("out/t-000000{end}"));
-        let bytes = fs::read(path).expect("the file is there");
-        let magic: &[u8] = if end == ".gz" {
-            b"\x1f\x8b\x08"
-        } else {
-            b"\x28\xb5\x2f\xfd"
-        };
-        let members = bytes.windows(magic.len()).filter(|part| *part == magic);
-        assert_eq!(members.count(), 2, "{flag}");
-        let mut tool = run.start();
-        tool.wait_for_log("connected");
-        run.archive(&["c"]);
-        tool.stop();
-        let [first, second] = [0, 1].map(|revision| format!("out/t-00000{revision}{end}"));
-        run.expect_files(&[(&first, "a\nb\n"), (&second, "c\n")]);
-    }
-}
-
-/// The tool wrote into the removed file, and finished the messages.
-#[test]
-fn messages_of_a_removed_file_come_again() {
-    for (flag, removed, file) in [
-        ("-gzip=false", "out", "out/t"),
-        ("-gzip", "out", "out/t-000001.gz"),
-        ("-work-dir=DIR/work", "work", "out/t-000001"),
-    ] {
-        let nsqd = Daemon::nsqd(&[]);
-        let run = Run::new(&nsqd, &format!("{flag} -sync-interval=200ms"));
-        let mut tool = run.start();
-        run.archive(&["a"]);
-        fs::remove_dir_all(run.directory.path().join(removed)).expect("the directory is there");
-        nsqd.publish("t", &["b", "c"]);
-        tool.wait_for_log("ERROR: [t/c] somebody has removed");
-        run.wait_for_in_flight(0);
-        tool.stop();
-        let files = run.files();
-        let file = files.get(file).unwrap_or_else(|| panic!("{files:?}"));
-        let mut lines: Vec<&str> = file.lines().collect();
-        lines.sort_unstable();
-        assert_eq!(lines, ["b", "c"], "{flag}");
-    }
-}
-
-/// The tool ended with "no such file or directory" when it handed the file over.
-#[test]
-fn messages_of_a_file_that_was_moved_away_are_finished() {
-    let nsqd = Daemon::nsqd(&[]);
-    let run = Run::new(&nsqd, "-work-dir=DIR/work -sync-interval=1h");
-    let mut tool = run.start();
-    run.archive(&["a"]);
-    let path = |name: &str| run.directory.path().join(name);
-    fs::rename(path("work/t-000000"), path("kept")).expect("the file is there");
-    nsqd.publish("t", &["b"]);
-    run.wait_for_in_flight(1);
-    run.wait_for_text("kept", "a\nb\n");
-    tool.signal("HUP");
-    tool.wait_for_log("WARNING: [t/c] somebody has moved ");
-    run.wait_for_in_flight(0);
-    run.archive(&["c"]);
-    tool.stop();
-    run.expect_files(&[("kept", "a\nb\n"), ("out/t-000001", "c\n")]);
-    let channel = nsqd.channel("t", "c").expect("the channel is there");
-    assert_eq!(channel["requeue_count"], 0, "{channel}");
 }
 
 /// The killed process still had its lock when the next one started, so its file stayed in `--work-dir` for the whole run.
@@ -282,8 +190,7 @@ fn the_end_of_nsqlookupd_or_nsqd_is_no_error() {
         lookupd.restart();
         nsqd.restart();
         nsqd.publish("t", &[body]);
-        nsqd.wait_for_figure("t", "c", "depth", 0);
-        nsqd.wait_for_figure("t", "c", "in_flight_count", 0);
+        nsqd.wait_for_answers("t", "c");
         nsqd.kill();
         lookupd.kill();
     }

@@ -14,7 +14,6 @@ use std::time::Duration;
 use crate::tool::Tool;
 use crate::tool::files::{self, Content};
 use test_support::daemon::Daemon;
-use test_support::{TIMEOUT, wait_until};
 
 const KILLS_DEFAULT: u64 = 20;
 
@@ -113,12 +112,7 @@ fn check_messages_of(bytes: usize, kills: u64, flags: &str) {
     is_over.store(true, Ordering::Relaxed);
     let published = producer.join().expect("nsqd accepts the messages");
     let mut tool = start();
-    let is_done = || {
-        let channel = nsqd.channel("t", "c").expect("the channel is there");
-        let figures = ["depth", "in_flight_count", "deferred_count"];
-        figures.iter().all(|figure| channel[figure] == 0)
-    };
-    assert!(wait_until(TIMEOUT, is_done), "{:?}", nsqd.channel("t", "c"));
+    nsqd.wait_for_answers("t", "c");
     tool.stop();
     let work = directory.path().join("work");
     let found = numbers(directory.path(), work.exists());

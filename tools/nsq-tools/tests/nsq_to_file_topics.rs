@@ -3,10 +3,9 @@
 use std::fs;
 use std::process::Command;
 
-use crate::tool::{Tool, files};
+use crate::tool::{Tool, certificate, files};
 use tempfile::TempDir;
 use test_support::daemon::Daemon;
-use test_support::process::address_in;
 use test_support::{TIMEOUT, wait_until};
 
 /// An nsqlookupd with an nsqd, and the directory of a tool.
@@ -52,13 +51,11 @@ fn matching_topics_are_found_through_the_nsqlookupds_that_answer() {
     let mut tool = cluster.start(flags);
     tool.wait_for_log("skipping topic other (doesn't match pattern ^logs_)");
     tool.wait_for_log("an nsqlookupd did not name its topics, those of the others count: ");
-    nsqd.wait_for_figure("logs_a", "c", "depth", 0);
-    nsqd.wait_for_figure("logs_a", "c", "in_flight_count", 0);
+    nsqd.wait_for_answers("logs_a", "c");
     // A topic that comes later is found, too.
     nsqd.create_channel("logs_b", "c");
     nsqd.publish("logs_b", &["b"]);
-    nsqd.wait_for_figure("logs_b", "c", "depth", 0);
-    nsqd.wait_for_figure("logs_b", "c", "in_flight_count", 0);
+    nsqd.wait_for_answers("logs_b", "c");
     tool.stop();
     let expected = [("logs_a", "a\n"), ("logs_b", "b\n")];
     files::expect_texts(directory.path(), &expected);
@@ -114,23 +111,19 @@ fn a_topic_whose_disk_fails_ends_no_other_topic() {
 /// The list of topics trusted the authorities of the system only, whatever `--consumer-opt` said.
 #[test]
 fn topics_are_found_through_an_nsqlookupd_with_tls() {
-    let made = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).expect("a certificate");
     let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let path = |name: &str| directory.path().join(name).display().to_string();
-    let (certificate, key) = (path("cert.pem"), path("key.pem"));
-    fs::write(&certificate, made.cert.pem()).expect("the directory is writable");
-    fs::write(&key, made.signing_key.serialize_pem()).expect("the directory is writable");
+    let [certificate, key] = certificate(directory.path());
     let lookupd = Daemon::nsqlookupd(&[
         "--https-address=127.0.0.1:0",
         &format!("--tls-cert={certificate}"),
         &format!("--tls-key={key}"),
     ]);
-    let line = lookupd.wait_for_log(" HTTPS: listening on ");
-    let https = address_in(&line).expect("the line ends with an address");
+    let https = lookupd.wait_for_address(" HTTPS: listening on ");
+    let https = https.expect("the line ends with an address");
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]).with_messages("logs", "c", &["a"]);
     let flags = format!(
         "-topic-pattern=^logs$ -topic-refresh=200ms -channel=c -sync-interval=100ms -filename-format=<TOPIC> -consumer-opt=tls_root_ca_file,{certificate} -consumer-opt=lookupd_poll_interval,200ms -lookupd-http-address=https://{https} -output-dir={}",
-        path("out")
+        directory.path().join("out").display()
     );
     let mut tool = Tool::start("nsq_to_file", &flags);
     nsqd.wait_for_answers("logs", "c");

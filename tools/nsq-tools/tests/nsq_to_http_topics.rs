@@ -67,25 +67,6 @@ fn the_messages_of_all_topics_go_to_the_same_address() {
 }
 
 #[test]
-fn a_topic_that_is_given_twice_has_one_consumer() {
-    let nsqd = nsqd(&["t1"], &["u1"]);
-    let server = HttpServer::start(|_, _| Answer::status(200));
-    let get = format!("-get={}", server.url("/?m=%s"));
-    let args = format!("-topic=u -topic=t {get}");
-    let mut tool = start(&nsqd, &args);
-    let requests = server.wait_for(2);
-    wait_for_answers(&nsqd);
-    for topic in ["t", "u"] {
-        assert_eq!(nsqd.figure(topic, CHANNEL, "client_count"), 1, "{topic}");
-    }
-    tool.stop();
-    let mut targets: Vec<_> = requests.iter().map(|got| got.target().to_owned()).collect();
-    targets.sort();
-    assert_eq!(targets, ["/?m=t1", "/?m=u1"]);
-    assert_eq!(server.requests().len(), 2);
-}
-
-#[test]
 fn the_number_of_requests_counts_all_topics_and_a_stop_waits_for_them() {
     let nsqd = nsqd(&["t1", "t2", "t3"], &["u1", "u2", "u3"]);
     let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
@@ -134,12 +115,4 @@ fn a_multicast_repeats_only_what_failed_of_each_topic() {
         .collect();
     assert_eq!(bodies, ["t1", "u1"]);
     assert_eq!(second.requests().len(), 4);
-}
-
-#[test]
-fn one_topic_that_is_refused_ends_the_tool() {
-    let nsqd = nsqd(&[], &[]);
-    let mut tool = start(&nsqd, "-topic=a·b -post=http://h/");
-    assert_eq!(tool.wait().code(), Some(1), "{}", tool.log());
-    tool.wait_for_log("invalid topic name: \"a b\"");
 }

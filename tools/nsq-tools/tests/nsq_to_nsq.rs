@@ -76,23 +76,6 @@ fn a_required_value_passes_drops_or_requeues() {
 }
 
 #[test]
-fn modes_choose_destinations_as_the_original() {
-    let check = |mode: &str, expected: [&[&str]; 2]| {
-        let source = source(&[b"0", b"1", b"2", b"3", b"4"]);
-        let destinations = [destination(), destination()];
-        // With one message in flight, the order is certain.
-        let args = format!("{mode} -max-in-flight=1");
-        let mut tool = start(&source, &destinations.each_ref(), &args);
-        finish(&source, &mut tool);
-        for (destination, expected) in destinations.iter().zip(expected) {
-            assert_eq!(texts(destination, "t", expected.len()), expected, "{mode}");
-        }
-    };
-    check("-mode=round-robin", [&["1", "3"], &["0", "2", "4"]]);
-    check("-mode=hostpool", [&["0", "2", "4"], &["1", "3"]]);
-}
-
-#[test]
 fn a_dead_destination_costs_one_failure() {
     for mode in ["-mode=hostpool", "-mode=epsilon-greedy"] {
         let source = source(&[b"0", b"1", b"2", b"3", b"4"]);
@@ -166,18 +149,6 @@ fn many_messages_that_the_destination_refuses_hold_up_no_other() {
     source.wait_for_figure("t", CHANNEL, "deferred_count", LARGE as i64);
     let log = tool.log();
     assert!(!log.contains("backing off"), "{log}");
-    tool.stop();
-}
-
-/// No further delivery would help these messages, and each one makes the consumer back off.
-#[test]
-fn a_message_without_the_required_field_is_given_up_after_five_attempts() {
-    let (source, destination) = (source(&[b"{}"]), destination());
-    let args = format!("-require-json-field=a -require-json-value=2 {QUICK}");
-    let mut tool = start(&source, &[&destination], &args);
-    tool.wait_for_log("attempted 6 times, giving up");
-    source.wait_for_answers("t", CHANNEL);
-    assert_eq!(source.figure("t", CHANNEL, "requeue_count"), 5);
     tool.stop();
 }
 

@@ -7,9 +7,9 @@ use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use crate::tool::consumed::texts;
-use crate::tool::cutting_proxy::CuttingProxy;
 use crate::tool::pty::Pty;
 use crate::tool::{Tool, command, script};
+use test_support::cutting_proxy::CuttingProxy;
 use test_support::daemon::Daemon;
 use test_support::{TIMEOUT, wait_until};
 
@@ -195,7 +195,10 @@ fn numbered_records_are_stored_once_although_connections_break() {
     let nsqd = nsqd(&["--dedup=t=publisher"]);
     let records: Vec<String> = (10_000..30_000).map(|n| n.to_string()).collect();
     // A connection takes more than the 2,000 records that are on their way: about 25 bytes each, and 10 for each answer.
-    let proxy = CuttingProxy::start(nsqd.tcp, 100_000, 45_000);
+    let proxy = CuttingProxy::start(nsqd.tcp, |before| match before % 2 {
+        0 => [100_000, u64::MAX],
+        _ => [u64::MAX, 45_000],
+    });
     let address = format!("-nsqd-tcp-address={}", proxy.address);
     let args = format!("-topic=t {address} -number-messages");
     let (code, log) = publish(&args, records.join("\n").as_bytes());
@@ -280,10 +283,8 @@ fn nsqlookupds_name_the_destinations() {
     ];
     for nsqd in &nsqds {
         nsqd.create_channel("t", "c");
-        let port = format!("\"tcp_port\":{}", nsqd.tcp.port());
-        let is_known = || lookupd.get("/nodes").text().contains(&port);
-        assert!(wait_until(TIMEOUT, is_known));
     }
+    lookupd.wait_for_producers("t", 2);
     let args = format!("-topic=t -lookupd-http-address={}", lookupd.http);
     let (code, log) = publish(&args, "x\n".repeat(100).as_bytes());
     assert_eq!(code, 0, "{log}");

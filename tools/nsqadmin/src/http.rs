@@ -284,7 +284,7 @@ impl App {
         let first = path.split('/').nth(1).unwrap_or_default();
         let is_page = !["api", "config", "static", "fonts"].contains(&first);
         if is_page && *request.method() == Method::GET && request.accepts_html() {
-            self.page(request).with_status(StatusCode::NOT_FOUND)
+            page::page(self, request).with_status(StatusCode::NOT_FOUND)
         } else {
             Reply::refusal(&Refusal::not_found("NOT_FOUND"))
         }
@@ -298,15 +298,15 @@ impl App {
     ) -> Result<Reply, Refusal> {
         self.admit(endpoint, segments, request).await?;
         match endpoint {
-            Endpoint::Page => Ok(self.page(request)),
+            Endpoint::Page => Ok(page::page(self, request)),
             Endpoint::Ping => Ok(Reply::plain(StatusCode::OK, "OK")),
-            Endpoint::Asset => Ok(self.asset(&segments.join("/"), request)),
-            Endpoint::Metrics => Ok(self.metrics()),
-            Endpoint::Settings => Ok(self.settings(request)),
+            Endpoint::Asset => Ok(page::asset(self, &segments.join("/"), request)),
+            Endpoint::Metrics => Ok(metrics::metrics(self)),
+            Endpoint::Settings => Ok(page::settings(self, request)),
             Endpoint::Render => self.graphite.render(request).await,
             Endpoint::Rate => self.graphite.rate(request).await,
-            Endpoint::GetOption => self.option(&segments[0]),
-            Endpoint::PutOption => self.put_option(&segments[0], request).await,
+            Endpoint::GetOption => options::option(self, &segments[0]),
+            Endpoint::PutOption => options::put_option(self, &segments[0], request).await,
             Endpoint::Create
             | Endpoint::Delete
             | Endpoint::Act

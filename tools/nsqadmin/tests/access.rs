@@ -1,10 +1,9 @@
 //! Rights, over real sockets: the user's header, pages of other sites, `/config`, and the base path. `routes.rs` has
 //! every route with and without rights.
 
-use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::io::Read;
 
-use crate::support::{Admin, AuditLog, answer, assert_text, create_topic};
+use crate::support::{Admin, AuditLog, assert_text, create_topic};
 use serde_json::json;
 use test_support::daemon::Daemon;
 use test_support::http::{Response, parse};
@@ -20,11 +19,7 @@ fn registrations(lookupd: &Daemon) -> String {
 /// The line said only that the request of an admin was refused.
 #[test]
 fn a_refusal_of_basic_authentication_says_why_and_shows_no_password() {
-    let admin = Admin::start(&[
-        "--nsqd-http-address=127.0.0.1:1",
-        "--live-interval=0",
-        "--admin-user=carol",
-    ]);
+    let admin = Admin::start_alone(&["--admin-user=carol"]);
     let why = "FORBIDDEN: basic authentication does not count, because nsqadmin checks no password; a proxy that checks it \
                has to name the user in the header x-forwarded-user";
     let ask = |headers: &[&str]| admin.ask("DELETE", "/api/topics/t", headers, "");
@@ -81,8 +76,7 @@ fn expect_forbidden_origin(answer: &Response) {
 /// An operator behind a proxy that changes `Host` could not act, and no word said which value differs from which.
 #[test]
 fn a_refused_origin_names_what_differs_and_what_to_do() {
-    let flags = ["--nsqd-http-address=127.0.0.1:1", "--live-interval=0"];
-    let admin = Admin::start(&flags);
+    let admin = Admin::start_alone(&[]);
     let why = |headers: &[&str]| {
         let answer = admin.ask("DELETE", "/api/topics/t", headers, "");
         let json = answer.json();
@@ -203,12 +197,8 @@ fn config_is_changed_by_its_addresses_and_not_by_others() {
 #[test]
 fn each_put_of_the_configuration_is_in_the_audit_log() {
     let audit = AuditLog::default();
-    let at = [
-        "--nsqd-http-address=127.0.0.1:1",
-        "--admin-user=carol",
-        &audit.flag(),
-    ];
-    let admin = Admin::start(&at);
+    let flags = ["--admin-user=carol", &audit.flag()];
+    let admin = Admin::start_alone(&flags);
     let put = |key: &str, headers: &[&str], body: &str| {
         let target = format!("/config/{key}");
         admin.ask("PUT", &target, headers, body).status
@@ -223,7 +213,8 @@ fn each_put_of_the_configuration_is_in_the_audit_log() {
     assert_eq!(put("nsqlookupd_http_addresses", &[], "[]"), 403);
     assert_eq!(put("log_level", &carol, "error"), 200);
     admin.get("/config/log_level").expect_status(200);
-    let outside = Admin::start(&[&at[..], &["--allow-config-from-cidr=10.0.0.0/8"]].concat());
+    let outside = [&flags[..], &["--allow-config-from-cidr=10.0.0.0/8"]].concat();
+    let outside = Admin::start_alone(&outside);
     let answer = outside.ask("PUT", "/config/log_level", &carol, "debug");
     answer.expect_error(403, "FORBIDDEN");
     let lines = audit.lines();
@@ -250,11 +241,8 @@ fn each_put_of_the_configuration_is_in_the_audit_log() {
 #[test]
 fn everything_stays_below_the_base_path() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    let graphite = HttpServer::start(|_, _| Answer {
-        status: 200,
-        headers: vec!["Content-Type: image/png".to_owned()],
-        body: b"picture".to_vec(),
-    });
+    let graphite =
+        HttpServer::start(|_, _| Answer::from("picture").with("Content-Type: image/png"));
     let url = format!("--graphite-url={}", graphite.url("/ignored"));
     let admin = Admin::start_at(&[&lookupd], &["--base-path=x/y/", "--proxy-graphite", &url]);
     // A proxy may have removed the base path, and a probe knows nothing of a proxy. The page's base is that of the browser.
@@ -309,8 +297,7 @@ fn everything_stays_below_the_base_path() {
 /// Behind a proxy that removes a prefix, the page asked for its files above the prefix, and had none.
 #[test]
 fn without_a_base_path_the_page_finds_its_files_below_any_prefix() {
-    let flags = ["--nsqd-http-address=127.0.0.1:1", "--live-interval=0"];
-    let admin = Admin::start(&flags);
+    let admin = Admin::start_alone(&[]);
     for (path, base) in [
         ("/", "./"),
         ("/lookup", "./"),
@@ -357,14 +344,9 @@ fn an_address_without_a_page_is_the_page_for_a_browser_and_json_for_programs() {
 #[test]
 fn graphite_has_no_page_below_nsqadmins_address() {
     let lookupd = Daemon::nsqlookupd(&[]);
-    let graphite = HttpServer::start(|_, before| Answer {
-        status: 400,
-        headers: vec![match before {
-            0 => "Content-Type: text/html".to_owned(),
-            1 => "Content-Type: text/javascript".to_owned(),
-            _ => "Content-Type: image/svg+xml".to_owned(),
-        }],
-        body: b"<script>act()</script>".to_vec(),
+    let graphite = HttpServer::start(|_, before| {
+        let kind = ["text/html", "text/javascript", "image/svg+xml"][before];
+        Answer::new(400, "<script>act()</script>").with(format!("Content-Type: {kind}"))
     });
     let url = format!("--graphite-url={}", graphite.url(""));
     let admin = Admin::start_at(&[&lookupd], &["--proxy-graphite", &url]);
@@ -387,24 +369,21 @@ fn graphite_has_no_page_below_nsqadmins_address() {
 fn rates_come_from_graphite() {
     let lookupd = Daemon::nsqlookupd(&[]);
     let graphite = HttpServer::start(|_, before| {
-        answer(
-            if before == 2 { 500 } else { 200 },
-            [&b"[{\"datapoints\":[[240,1]]}]"[..], b"[]", b"", b"<"][before],
+        let status = if before == 2 { 500 } else { 200 };
+        Answer::new(
+            status,
+            [r#"[{"datapoints":[[240,1]]}]"#, "[]", "", "<"][before],
         )
     });
     let url = format!("--graphite-url={}", graphite.url(""));
     let admin = Admin::start_at(&[&lookupd], &[&url]);
     let target = "/api/graphite?metric=rate&target=sumSeries(a.*)";
-    assert_eq!(
-        admin.get(target).expect_status(200).text(),
-        "{\"rate\":\"4.00\"}"
-    );
-    assert_eq!(
-        admin.get(target).expect_status(200).text(),
-        "{\"rate\":\"N/A\"}"
-    );
-    admin.get(target).expect_error(500, "INTERNAL_ERROR");
-    admin.get(target).expect_error(500, "INTERNAL_ERROR");
+    for rate in ["4.00", "N/A"] {
+        assert_eq!(admin.json(target), json!({"rate": rate}));
+    }
+    for _ in 0..2 {
+        admin.get_error(target, 500, "INTERNAL_ERROR");
+    }
     let asked = graphite.requests()[0].target().to_owned();
     assert_eq!(
         asked,
@@ -414,31 +393,21 @@ fn rates_come_from_graphite() {
 
 #[test]
 fn the_files_of_the_page_are_cached_and_compressed() {
-    let admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1"]);
+    let admin = Admin::start_alone(&[]);
+    let with = |header: &str| admin.ask("GET", "/static/main.js", &[header], "");
     let script = admin.get("/static/main.js").expect_status(200);
     assert_eq!(
         script.header("content-type"),
         Some("text/javascript; charset=utf-8")
     );
-    let etag = script.header("etag").unwrap().to_owned();
-    let again = admin.ask(
-        "GET",
-        "/static/main.js",
-        &[&format!("If-None-Match: {etag}")],
-        "",
-    );
+    let etag = script.header("etag").unwrap();
+    let again = with(&format!("If-None-Match: {etag}"));
     assert_eq!((again.status, again.body.len()), (304, 0));
-    let packed = admin.ask(
-        "GET",
-        "/static/main.js",
-        &["Accept-Encoding: deflate, gzip"],
-        "",
-    );
+    let packed = with("Accept-Encoding: deflate, gzip");
     assert_eq!(packed.header("content-encoding"), Some("gzip"));
     assert_eq!(packed.header("vary"), Some("Accept-Encoding"));
     assert!(packed.body.starts_with(&[0x1f, 0x8b]) && packed.body.len() < script.body.len());
-    let plain = admin.ask("GET", "/static/main.js", &["Accept-Encoding: gzip;q=0"], "");
-    assert_eq!(plain.body, script.body);
+    assert_eq!(with("Accept-Encoding: gzip;q=0").body, script.body);
     let missing = admin.get("/static/nope.js").expect_status(404);
     assert_eq!(missing.text(), "NOT_FOUND");
     assert_eq!(admin.get("/static/..%2fCargo.toml").status, 404);
@@ -448,13 +417,7 @@ fn the_files_of_the_page_are_cached_and_compressed() {
 #[test]
 fn requests_that_are_refused_cannot_fill_the_disk() {
     let audit = AuditLog::default();
-    let node = "--nsqd-http-address=127.0.0.1:1";
-    let mut admin = Admin::start(&[
-        node,
-        "--admin-user=carol",
-        "--live-interval=0",
-        &audit.flag(),
-    ]);
+    let mut admin = Admin::start_alone(&["--admin-user=carol", &audit.flag()]);
     let long = "x".repeat(15_000);
     let target = format!("/api/topics/{long}/{long}");
     let user = format!("X-Forwarded-User: {long}");
@@ -519,14 +482,12 @@ fn requests_that_are_refused_cannot_fill_the_disk() {
 /// Sends a request with another `Host` than the address.
 fn ask_at(admin: &Admin, host: &str, request: (&str, &str), headers: &[&str]) -> Response {
     let (method, target) = request;
-    let mut stream = TcpStream::connect(admin.http).expect("nsqadmin listens");
-    stream.set_read_timeout(Some(TIMEOUT)).expect("a time");
     let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
     let text = format!(
         "{method} {target} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n{headers}Content-Length: 0\r\n\r\n"
     );
-    stream.write_all(text.as_bytes()).expect("it is read");
     let mut answer = Vec::new();
+    let mut stream = admin.connect(text.as_bytes());
     stream.read_to_end(&mut answer).expect("an answer");
     parse(&answer, false).expect("HTTP")
 }

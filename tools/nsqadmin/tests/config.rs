@@ -46,8 +46,7 @@ fn every_key_has_its_value() {
     for (key, value) in OWN {
         assert_eq!(admin.get(&format!("/config/{key}")).text(), value, "{key}");
     }
-    let given = Admin::start(&[
-        "--nsqd-http-address=127.0.0.1:1",
+    let given = Admin::start_alone(&[
         "--allowed-origin=https://a.example",
         "--allowed-origin=https://b.example",
         "--peek-bodies=nobody",
@@ -72,7 +71,7 @@ fn every_key_has_its_value() {
 fn an_empty_range_lets_every_client_in() {
     for (range, status) in [("", 200), ("127.0.0.0/8", 200), ("10.0.0.0/8", 403)] {
         let flag = format!("--allow-config-from-cidr={range}");
-        let admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1", &flag]);
+        let admin = Admin::start_alone(&[&flag]);
         admin.get("/config/log_level").expect_status(status);
         let put = admin.ask("PUT", "/config/log_level", &[], "warn");
         put.expect_status(status);

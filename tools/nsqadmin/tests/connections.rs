@@ -83,13 +83,7 @@ fn https_is_http_over_tls() {
         file("tls-cert", "server.pem"),
         file("tls-key", "server-key.pem"),
     );
-    let args = [
-        "--nsqd-http-address=127.0.0.1:1",
-        "--https-address=127.0.0.1:0",
-        &cert,
-        &key,
-    ];
-    let admin = Admin::start(&args);
+    let admin = Admin::start_alone(&["--https-address=127.0.0.1:0", &cert, &key]);
     let address = address_in(&admin.wait_for_log(" HTTPS: listening on ")).unwrap();
     let roots = authorities(&directory.path().join("ca.pem")).unwrap();
     let config = client_config(&ClientTls {
@@ -125,14 +119,9 @@ fn https_is_http_over_tls() {
 
 #[test]
 fn slow_clients_are_cut_off() {
-    let admin = Admin::start(&[
-        "--nsqd-http-address=127.0.0.1:1",
-        "--http-read-timeout=200ms",
-    ]);
+    let admin = Admin::start_alone(&["--http-read-timeout=200ms"]);
     for sent in ["", "GET /pi", "GET /ping HTTP/1.1\r\n"] {
-        let mut stream = TcpStream::connect(admin.http).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        stream.write_all(sent.as_bytes()).unwrap();
+        let mut stream = admin.connect(sent.as_bytes());
         let mut answer = Vec::new();
         stream.read_to_end(&mut answer).unwrap();
         assert!(!answer.starts_with(b"HTTP/1.1 200"), "{sent:?}");
@@ -140,8 +129,7 @@ fn slow_clients_are_cut_off() {
     let mut answer = String::new();
     let is_told = wait_until(TIMEOUT, || {
         answer.clear();
-        let mut stream = TcpStream::connect(admin.http).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut stream = admin.connect(b"");
         let head = b"POST /api/topics HTTP/1.1\r\nHost: localhost\r\nContent-Length: 9\r\n\r\n{";
         // A client that stands still before it writes is cut off without an answer.
         let _ = stream.write_all(head);
@@ -153,7 +141,7 @@ fn slow_clients_are_cut_off() {
 
 #[test]
 fn a_long_head_and_nonsense_are_refused() {
-    let mut admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1"]);
+    let mut admin = Admin::start_alone(&[]);
     let long = format!(
         "GET /ping HTTP/1.1\r\nHost: localhost\r\nX: {}\r\n\r\n",
         "x".repeat(1 << 20)
@@ -163,8 +151,7 @@ fn a_long_head_and_nonsense_are_refused() {
         &[0xff; 4096],
         b"GET /%zz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n",
     ] {
-        let mut stream = TcpStream::connect(admin.http).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
+        let mut stream = admin.connect(b"");
         // The server may close before it has read everything.
         let _ = stream.write_all(sent);
         let mut answer = Vec::new();
@@ -175,7 +162,7 @@ fn a_long_head_and_nonsense_are_refused() {
             String::from_utf8_lossy(&answer)
         );
     }
-    assert!(admin.is_running());
+    assert!(!admin.has_ended());
     admin.get("/ping").expect_status(200);
 }
 
@@ -183,11 +170,7 @@ fn a_long_head_and_nonsense_are_refused() {
 fn the_number_of_streams_is_bounded() {
     let admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1"]);
     let open = || {
-        let mut stream = TcpStream::connect(admin.http).unwrap();
-        stream.set_read_timeout(Some(TIMEOUT)).unwrap();
-        stream
-            .write_all(b"GET /api/live/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            .unwrap();
+        let mut stream = admin.connect(b"GET /api/live/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
         let mut head = [0; 12];
         stream.read_exact(&mut head).unwrap();
         (head, stream)

@@ -1,12 +1,12 @@
 //! The real binary with real daemons: start, stop, three nodes of which one dies, acts, notifications,
 //! and servers that misbehave.
 
-use crate::support::{Admin, AuditLog, answer, assert_has, cluster, path, run_nsqadmin};
+use crate::support::{Admin, AuditLog, assert_has, cluster, path, run_nsqadmin};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::held_sockets::{HeldSockets, Place, Question, check_restarts};
 use test_support::http::http_with_headers;
-use test_support::http_server::HttpServer;
+use test_support::http_server::{Answer, HttpServer, Received};
 use test_support::process::run;
 use test_support::{TIMEOUT, wait_until};
 
@@ -194,11 +194,10 @@ fn a_start_that_fails_says_why() {
 #[test]
 fn a_signal_ends_it_with_code_0() {
     for signal in ["TERM", "INT"] {
-        let mut admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1"]);
+        let mut admin = Admin::start_alone(&[]);
         admin.get("/ping").expect_status(200);
-        admin.signal(signal);
-        assert_eq!(admin.wait().code(), Some(0));
-        let log = admin.log();
+        let (code, log) = admin.end(signal);
+        assert_eq!(code, Some(0));
         assert!(log.contains("INFO: nsqadmin v1.3.0 (built w/"), "{log}");
         assert!(log.contains("200 GET /ping (127.0.0.1:"), "{log}");
         assert!(log.contains("INFO: HTTP: closing 127.0.0.1:"), "{log}");
@@ -288,34 +287,21 @@ fn one_dead_nsqlookupd_is_a_warning_and_two_are_an_error() {
         ("DELETE", "/api/topics/t", ""),
     ] {
         let answer = admin.ask(method, target, &[], body).expect_status(502);
-        let message = answer.json()["message"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        assert!(
-            message.starts_with("UPSTREAM_ERROR: failed to query any nsqlookupd: "),
-            "{message}"
-        );
+        let start = "UPSTREAM_ERROR: failed to query any nsqlookupd: ";
+        assert!(answer.message().starts_with(start), "{}", answer.text());
     }
 }
 
 #[test]
 fn acts_reach_the_servers_and_are_told_and_logged() {
-    let endpoint = HttpServer::start(|_, _| answer(500, ""));
+    let endpoint = HttpServer::start(|_, _| Answer::new(500, ""));
     let audit = AuditLog::default();
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqds = cluster(&[&lookupd], 2);
-    let admin = Admin::start_at(
-        &[&lookupd],
-        &[
-            &format!(
-                "--notification-http-endpoint={}",
-                endpoint.url("/hook?token=secret")
-            ),
-            &audit.flag(),
-            "--admin-user=carol",
-        ],
-    );
+    let hook = endpoint.url("/hook?token=secret");
+    let hook = format!("--notification-http-endpoint={hook}");
+    let flags = [&hook, &audit.flag(), "--admin-user=carol"];
+    let admin = Admin::start_at(&[&lookupd], &flags);
     admin.wait_for("/api/topics/clicks", has_nodes(2));
     let act = |method: &str, target: &str, body: &str| {
         let headers = [
@@ -328,36 +314,25 @@ fn acts_reach_the_servers_and_are_told_and_logged() {
     let done = |answer: test_support::http::Response| {
         assert_eq!(answer.expect_status(200).json(), json!({"message": ""}));
     };
-    done(act(
-        "POST",
-        "/api/topics/clicks/a?x=1",
-        r#"{"action":"pause"}"#,
-    ));
+    let post = |target: &str, body: &str| done(act("POST", target, body));
+    post("/api/topics/clicks/a?x=1", r#"{"action":"pause"}"#);
     assert_eq!(admin.json("/api/topics/clicks/a")["paused"], json!(true));
     assert_eq!(
         nsqds[1].channel("clicks", "a").unwrap()["paused"],
         json!(true)
     );
-    done(act(
-        "POST",
-        "/api/topics/clicks/a",
-        r#"{"action":"unpause"}"#,
-    ));
+    post("/api/topics/clicks/a", r#"{"action":"unpause"}"#);
     assert_eq!(admin.json("/api/topics/clicks/a")["paused"], json!(false));
-    done(act("POST", "/api/topics/clicks/a", r#"{"action":"empty"}"#));
+    post("/api/topics/clicks/a", r#"{"action":"empty"}"#);
     nsqds[0].wait_for_figure("clicks", "a", "depth", 0);
-    done(act("POST", "/api/topics/clicks", r#"{"action":"pause"}"#));
+    post("/api/topics/clicks", r#"{"action":"pause"}"#);
     let topic = admin.json("/api/topics/clicks");
     let nodes = topic["nodes"].as_array().unwrap();
     assert!(
         nodes.iter().all(|node| node["paused"] == json!(true)),
         "{topic}"
     );
-    done(act(
-        "POST",
-        "/api/topics",
-        r#"{"topic":"new","channel":"ch"}"#,
-    ));
+    post("/api/topics", r#"{"topic":"new","channel":"ch"}"#);
     assert_eq!(
         admin.json("/api/topics?inactive=true")["topics"],
         json!({"new": ["ch"]})
@@ -365,11 +340,8 @@ fn acts_reach_the_servers_and_are_told_and_logged() {
     done(act("DELETE", "/api/topics/new", ""));
     assert_eq!(admin.json("/api/topics?inactive=true")["topics"], json!({}));
     let node = nsqds[0].http.to_string();
-    done(act(
-        "DELETE",
-        &format!("/api/nodes/{node}"),
-        r#"{"topic":"clicks"}"#,
-    ));
+    let of_node = format!("/api/nodes/{node}");
+    done(act("DELETE", &of_node, r#"{"topic":"clicks"}"#));
     assert_eq!(nsqds[0].channel("clicks", "a"), None);
     assert!(
         !lookupd
@@ -383,13 +355,9 @@ fn acts_reach_the_servers_and_are_told_and_logged() {
     act("DELETE", "/api/topics/nope", "").expect_error(404, "TOPIC_NOT_FOUND");
 
     let told = endpoint.wait_for(8);
-    let first: Value = serde_json::from_slice(&told[0].body).unwrap();
-    assert!(
-        told[0]
-            .head
-            .to_lowercase()
-            .contains("content-type: application/json\r\n")
-    );
+    let first = told[0].json();
+    let head = told[0].head.to_lowercase();
+    assert!(head.contains("content-type: application/json\r\n"));
     assert_eq!(first["action"], json!("pause_channel"));
     assert_has(&first, &json!({"topic": "clicks", "channel": "a"}));
     assert_has(&first, &json!({"user": "carol", "user_agent": "test/1"}));
@@ -398,15 +366,10 @@ fn acts_reach_the_servers_and_are_told_and_logged() {
         json!(format!("https://{}/api/topics/clicks/a?x=1", admin.http))
     );
     assert_eq!(first["via"], json!(program::hostname()));
-    let actions: Vec<String> = told
-        .iter()
-        .map(|request| {
-            let json: Value = serde_json::from_slice(&request.body).unwrap();
-            json["action"].as_str().unwrap().to_owned()
-        })
-        .collect();
+    let told = told.iter().map(Received::json);
+    let actions = told.map(|json| json["action"].clone());
     assert_eq!(
-        actions,
+        actions.collect::<Vec<_>>(),
         [
             "pause_channel",
             "unpause_channel",
@@ -445,40 +408,29 @@ fn a_dead_endpoint_of_notifications_does_no_harm() {
     admin.wait_for_log(
         "ERROR: failed to POST notification - dial tcp 127.0.0.1:1: connect: connection refused",
     );
-    assert!(admin.is_running());
+    assert!(!admin.has_ended());
     assert_eq!(admin.json("/api/topics")["topics"], json!(["t"]));
 }
 
 /// The original ends at the second and the third answer.
 #[test]
 fn odd_answers_of_servers_do_no_harm() {
-    let nsqd = HttpServer::start(|request, _| match request.target() {
-        "/stats?format=json&topic=old&include_clients=false" => answer(
-            200,
-            r#"{"status_code":200,"status_txt":"OK","data":{"topics":[{"topic_name":"old","depth":7,"channels":[{"channel_name":"c","clients":[{}]}]},{"topic_name":"other"}]}}"#,
-        ),
-        "/stats?format=json&topic=deep&include_clients=false" => answer(200, "[".repeat(60_000)),
-        "/stats?format=json&topic=long&include_clients=false" => answer(200, " ".repeat(70_000)),
-        _ => answer(
-            200,
-            r#"{"topics":[{"topic_name":"t","channels":[{"channel_name":"c"}]}]}"#,
-        ),
+    let nsqd = HttpServer::start(|request, _| {
+        match request.target() {
+        "/stats?format=json&topic=old&include_clients=false" => {
+            r#"{"status_code":200,"status_txt":"OK","data":{"topics":[{"topic_name":"old","depth":7,"channels":[{"channel_name":"c","clients":[{}]}]},{"topic_name":"other"}]}}"#.into()
+        }
+        "/stats?format=json&topic=deep&include_clients=false" => Answer::new(200, "[".repeat(60_000)),
+        "/stats?format=json&topic=long&include_clients=false" => Answer::new(200, " ".repeat(70_000)),
+        _ => r#"{"topics":[{"topic_name":"t","channels":[{"channel_name":"c"}]}]}"#.into(),
+    }
     });
     let port = nsqd.address.port();
-    let producer = format!(
-        r#"{{"broadcast_address":"127.0.0.1","tcp_port":1,"http_port":{port},"topics":["a","b"],"tombstones":[true]}}"#
-    );
-    let lookupd = HttpServer::start(move |_, _| {
-        answer(
-            200,
-            format!(r#"{{"producers":[{producer}],"topics":null}}"#),
-        )
-    });
-    let flags = [
-        format!("--lookupd-http-address={}", lookupd.address),
-        "--max-answer-size=65536".to_owned(),
-    ];
-    let mut admin = Admin::start(&[&flags[0], &flags[1]]);
+    let producer = json!({"broadcast_address": "127.0.0.1", "tcp_port": 1, "http_port": port, "topics": ["a", "b"], "tombstones": [true]});
+    let lookupd =
+        HttpServer::start(move |_, _| json!({"producers": [producer], "topics": null}).into());
+    let flag = format!("--lookupd-http-address={}", lookupd.address);
+    let mut admin = Admin::start(&[&flag, "--max-answer-size=65536"]);
     let old = admin.json("/api/topics/old");
     assert_eq!(
         (&old["depth"], &old["channels"][0]["client_count"]),
@@ -489,17 +441,10 @@ fn odd_answers_of_servers_do_no_harm() {
     let topics = json!([{"topic": "a", "tombstoned": true}, {"topic": "b", "tombstoned": false}]);
     assert_eq!(nodes["nodes"][0]["topics"], topics);
     let check = |topic: &str, why: &str| {
-        let answer = admin
-            .get(&format!("/api/topics/{topic}"))
-            .expect_status(502);
-        let message = answer.json()["message"]
-            .as_str()
-            .unwrap_or_default()
-            .to_owned();
-        assert!(
-            message.starts_with("UPSTREAM_ERROR: failed to query any nsqd: "),
-            "{message}"
-        );
+        let answer = admin.get(&format!("/api/topics/{topic}"));
+        let message = answer.expect_status(502).message();
+        let start = "UPSTREAM_ERROR: failed to query any nsqd: ";
+        assert!(message.starts_with(start), "{message}");
         assert!(message.contains(why), "{message}");
     };
     check("deep", "the answer is not understood: ");
@@ -511,7 +456,7 @@ fn odd_answers_of_servers_do_no_harm() {
         admin.json("/api/topics"),
         json!({"topics": [], "message": ""})
     );
-    assert!(admin.is_running());
+    assert!(!admin.has_ended());
 }
 
 #[test]
@@ -527,10 +472,8 @@ fn an_address_that_cannot_be_reached_is_named_and_can_be_mapped() {
     admin.wait_for("/api/topics", |answer| answer["topics"] == json!(["t"]));
     let answer = admin.get("/api/topics/t").expect_status(502).json();
     let message = answer["message"].as_str().unwrap();
-    assert!(
-        message.contains(&format!("--nsqd-url-map={node}=URL")),
-        "{message}"
-    );
+    let flag = format!("--nsqd-url-map={node}=URL");
+    assert!(message.contains(&flag), "{message}");
     let mapped = Admin::start_at(
         &[&lookupd],
         &[&format!("--nsqd-url-map={node}=http://{}", nsqd.http)],
@@ -556,10 +499,7 @@ fn more_nodes_than_the_limit_are_left_out_with_a_warning() {
 #[test]
 fn without_nsqlookupds_topics_are_created_on_the_nsqds() {
     let nsqds = [(); 2].map(|()| Daemon::nsqd(&[]));
-    let flags = nsqds
-        .each_ref()
-        .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http));
-    let admin = Admin::start(&[&flags[0], &flags[1]]);
+    let admin = Admin::start_direct(nsqds.iter().map(|nsqd| nsqd.http), &[]);
     let created = admin.post("/api/topics", r#"{"topic":"t","channel":"c"}"#);
     assert_eq!(created.expect_status(200).json(), json!({"message": ""}));
     assert!(nsqds.iter().all(|nsqd| nsqd.channel("t", "c").is_some()));
@@ -585,7 +525,7 @@ fn without_nsqlookupds_topics_are_created_on_the_nsqds() {
 #[test]
 fn topics_of_dots_are_shown_and_deleted() {
     let nsqd = Daemon::nsqd(&[]);
-    let admin = Admin::start(&[&format!("--nsqd-http-address={}", nsqd.http)]);
+    let admin = Admin::start_direct([nsqd.http], &[]);
     for topic in [".", ".."] {
         nsqd.create_channel(topic, "c");
         let target = format!("/api/topics/~{topic}");

@@ -49,24 +49,14 @@ fn hold(mut socket: TcpStream, open: &Mutex<Open>) {
     open.lock().now -= 1;
 }
 
-fn flags(addresses: impl Iterator<Item = SocketAddr>, timeout: &str) -> Vec<String> {
-    let nodes = addresses.map(|address| format!("--nsqd-http-address={address}"));
-    let own = ["--live-interval=0", timeout].map(str::to_owned);
-    nodes.chain(own).collect()
-}
-
 /// No time is measured: with one request after the other, one connection would be open at a time.
 #[test]
 fn nodes_that_hang_are_asked_at_the_same_moment_and_each_is_named() {
     let open = Arc::new(Mutex::new(Open::default()));
     let addresses: Vec<SocketAddr> = (0..SERVERS).map(|_| hanging_server(&open)).collect();
-    let flags = flags(
-        addresses.iter().copied(),
-        "--http-client-request-timeout=5s",
-    );
-    let admin = Admin::try_start(&flags, None).unwrap();
-    let refused = admin.get("/api/topics").expect_status(502).json();
-    let message = refused["message"].as_str().unwrap();
+    let flags = ["--live-interval=0", "--http-client-request-timeout=5s"];
+    let admin = Admin::start_direct(addresses.iter().copied(), &flags);
+    let message = admin.get("/api/topics").expect_status(502).message();
     for address in addresses {
         assert!(message.contains(&format!("http://{address}/")), "{message}");
     }
@@ -91,12 +81,8 @@ fn a_node_that_hangs_is_left_out_for_a_while_and_the_figures_of_the_others_stay_
     let living = original_nsqd::start(topics);
     let open = Arc::new(Mutex::new(Open::default()));
     let hanging = hanging_server(&open);
-    let admin = Admin::start(&[
-        &format!("--nsqd-http-address={}", living.address),
-        &format!("--nsqd-http-address={hanging}"),
-        "--live-interval=50ms",
-        "--http-client-request-timeout=1s",
-    ]);
+    let flags = ["--live-interval=50ms", "--http-client-request-timeout=1s"];
+    let admin = Admin::start_direct([living.address, hanging], &flags);
     let count = || {
         let requests = living.requests();
         let stats = requests.iter();
@@ -230,14 +216,13 @@ fn full_listener() -> (TcpListener, Vec<TcpStream>) {
 fn a_node_that_takes_no_connections_is_left_after_the_connect_timeout() {
     let (listener, _queue) = full_listener();
     let address = listener.local_addr().unwrap();
-    let admin = Admin::start(&[
-        &format!("--nsqd-http-address={address}"),
+    let flags = [
         "--live-interval=0",
         "--http-client-connect-timeout=300ms",
         "--http-client-request-timeout=0s",
-    ]);
-    let refused = admin.get("/api/topics").expect_status(502).json();
-    let message = refused["message"].as_str().unwrap();
+    ];
+    let admin = Admin::start_direct([address], &flags);
+    let message = admin.get("/api/topics").expect_status(502).message();
     let says = "no connection in time (--http-client-connect-timeout";
     assert!(message.contains(says), "{message}");
     assert!(message.contains(&address.to_string()), "{message}");

@@ -11,6 +11,7 @@ use crate::consumer::Consumer;
 use crate::support::{Admin, PATIENT, create_topic};
 use test_support::daemon::Daemon;
 use test_support::differential::{self, Addresses, Frame, Suite, Words, replace_behind};
+use test_support::{TIMEOUT, wait_until};
 
 /// A flag of the cases: the admin asks the nsqds, and no nsqlookupds.
 const DIRECT: &str = "--direct";
@@ -74,21 +75,11 @@ fn start(
             consumers.extend(consumer::keep_busy(nsqd));
         }
         for lookupd in &lookupds {
-            let is_known = test_support::wait_until(test_support::TIMEOUT, || {
-                let answer = lookupd.get("/lookup?topic=busy").text();
-                answer.contains("\"work\"") && answer.matches("\"http_port\"").count() == 2
-            });
-            assert!(is_known, "{}", lookupd.get("/lookup?topic=busy").text());
+            wait_for_channels(lookupd, "busy", 1);
         }
     }
     for lookupd in &lookupds {
-        let has_both = || {
-            let answer = lookupd.get("/lookup?topic=shared").text();
-            let channels = answer.contains("archive") && answer.contains("work");
-            channels && answer.matches("\"http_port\"").count() == 2
-        };
-        let known = test_support::wait_until(test_support::TIMEOUT, has_both);
-        assert!(known, "{}", lookupd.get("/lookup?topic=shared").text());
+        wait_for_channels(lookupd, "shared", 2);
         create_topic(lookupd, "inactive");
         lookupd
             .post("/channel/create?topic=inactive&channel=ch", b"")
@@ -112,11 +103,7 @@ fn start(
     if has(ONE_DOWN) {
         nsqds[1].kill();
         lookupds[1].kill();
-        let is_forgotten = test_support::wait_until(test_support::TIMEOUT, || {
-            let answer = lookupds[0].get("/lookup?topic=shared").text();
-            answer.matches("\"http_port\"").count() == 1
-        });
-        assert!(is_forgotten, "{}", lookupds[0].get("/nodes").text());
+        lookupds[0].wait_for_producers("shared", 1);
     }
     let admin = Admin::try_start(&all, program)?;
     Ok(Box::new(Cluster {
@@ -125,6 +112,21 @@ fn start(
         _lookupds: lookupds,
         _consumers: consumers,
     }))
+}
+
+/// Waits until an nsqlookupd knows both nsqds and so many channels of a topic.
+fn wait_for_channels(lookupd: &Daemon, topic: &str, count: usize) {
+    lookupd.wait_for_producers(topic, 2);
+    let target = format!("/channels?topic={topic}");
+    let channel_count = || {
+        lookupd.get(&target).json()["channels"]
+            .as_array()
+            .map(Vec::len)
+    };
+    assert!(
+        wait_until(TIMEOUT, || channel_count() == Some(count)),
+        "{topic}"
+    );
 }
 
 /// The cases speak HTTP only.

@@ -36,11 +36,7 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     assert_has(topic, &json!({"topic": "clicks", "channel_depth": 2}));
     assert_eq!(live["nodes"].as_array().map(Vec::len), Some(2));
 
-    let mut stream = std::net::TcpStream::connect(admin.http).unwrap();
-    stream
-        .set_read_timeout(Some(test_support::TIMEOUT))
-        .unwrap();
-    std::io::Write::write_all(&mut stream, b"GET /api/live/events HTTP/1.0\r\n\r\n").unwrap();
+    let stream = admin.connect(b"GET /api/live/events HTTP/1.0\r\n\r\n");
     let mut stream = std::io::BufReader::new(stream);
     let first = next_event(&mut stream);
     assert_eq!(first["is_complete"], json!(true));
@@ -90,8 +86,7 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
         "live figures are no line of the log"
     );
 
-    admin.signal("TERM");
-    assert_eq!(admin.wait().code(), Some(0));
+    admin.stop();
     drop((nsqds, lookupd));
     let flags = [flags[0].as_str(), "--lookupd-http-address=127.0.0.1:1"];
     let later = Admin::start(&flags);
@@ -109,15 +104,14 @@ fn live_figures_come_as_events_and_have_a_past_that_outlives_the_process() {
     }
     let mut anew = Admin::start(&flags);
     anew.wait_for_log("cannot be read and is moved to");
-    anew.signal("TERM");
-    assert_eq!(anew.wait().code(), Some(0));
+    anew.stop();
     let text = |name: &str| std::fs::read(path(name)).unwrap();
     for name in ["history.bad", "history.new"] {
         assert_eq!(text(name), b"other");
     }
     assert_eq!(text("history.bad-1"), b"nonsense");
     assert_ne!(text("history"), b"nonsense");
-    let off = Admin::start(&["--nsqd-http-address=127.0.0.1:1", "--live-interval=0"]);
+    let off = Admin::start_alone(&[]);
     off.get("/api/live").expect_error(404, "LIVE_DISABLED");
 }
 
@@ -128,16 +122,7 @@ fn the_past_up_to_the_last_save_survives_a_kill() {
     let file = directory.path().join("history");
     let lookupd = Daemon::nsqlookupd(&[]);
     let _nsqds = cluster(&[&lookupd], 1);
-    let is_registered = || {
-        lookupd
-            .get("/lookup?topic=clicks")
-            .text()
-            .contains("\"http_port\"")
-    };
-    assert!(test_support::wait_until(
-        test_support::TIMEOUT,
-        is_registered
-    ));
+    lookupd.wait_for_producers("clicks", 1);
     let flags = [
         format!("--history-file={}", file.display()),
         "--live-interval=50ms".to_owned(),
@@ -239,12 +224,10 @@ fn a_history_file_without_live_figures_is_a_warning() {
     let file = directory.path().join("history");
     std::fs::write(&file, "old").unwrap();
     let flag = format!("--history-file={}", file.display());
-    let nsqd = "--nsqd-http-address=127.0.0.1:1";
-    let mut admin = Admin::start(&[nsqd, &flag, "--live-interval=0"]);
+    let mut admin = Admin::start_alone(&[&flag]);
     admin.wait_for_log(
         "WARNING: with --live-interval=0, no figures are collected, so --history-file is neither read nor written",
     );
-    admin.signal("TERM");
-    assert_eq!(admin.wait().code(), Some(0));
+    admin.stop();
     assert_eq!(std::fs::read(&file).unwrap(), b"old");
 }

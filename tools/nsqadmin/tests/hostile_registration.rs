@@ -4,17 +4,9 @@ use crate::support::Admin;
 use serde_json::json;
 use test_support::http_server::{Answer, HttpServer};
 
-fn answer(status: u16, headers: &[String], body: &str) -> Answer {
-    Answer {
-        status,
-        headers: headers.to_vec(),
-        body: body.as_bytes().to_vec(),
-    }
-}
-
 /// A server that must get no request, such as one of an internal network.
 fn inner() -> HttpServer {
-    HttpServer::start(|_, _| answer(200, &[], r#"{"topics":[]}"#))
+    HttpServer::start(|_, _| r#"{"topics":[]}"#.into())
 }
 
 /// Starts a server that is an nsqlookupd with one nsqd of these fields.
@@ -23,19 +15,18 @@ fn lookupd(broadcast_address: &str, http_port: i64) -> HttpServer {
         "remote_address": "192.0.2.1:1", "hostname": "h", "broadcast_address": broadcast_address, "tcp_port": 4150,
         "http_port": http_port, "version": "1.3.0", "topics": ["t"], "tombstones": [false],
     });
-    HttpServer::start(move |request, _| {
-        let target = request.target().to_owned();
-        let path = target.split('?').next().unwrap_or_default();
-        let body = match path {
-            "/nodes" => json!({"producers": [producer]}),
-            "/lookup" => json!({"channels": ["c"], "producers": [producer]}),
-            "/topics" => json!({"topics": ["t"]}),
-            "/channels" => json!({"channels": ["c"]}),
-            _ => return answer(404, &[], r#"{"message":"NOT_FOUND"}"#),
-        };
-        answer(200, &[], &body.to_string())
+    HttpServer::start(move |request, _| match request.path() {
+        "/nodes" => json!({"producers": [producer]}).into(),
+        "/lookup" => json!({"channels": ["c"], "producers": [producer]}).into(),
+        "/topics" => json!({"topics": ["t"]}).into(),
+        "/channels" => json!({"channels": ["c"]}).into(),
+        _ => Answer::not_found(),
     })
 }
+
+/// The answers of an nsqd with the channel `c` of the topic `t`.
+const INFO: &str = r#"{"version":"1.3.0","broadcast_address":"n","http_port":1}"#;
+const STATS: &str = r#"{"topics":[{"topic_name":"t","channels":[{"channel_name":"c"}]}]}"#;
 
 /// The URL `http://x@127.0.0.1:PORT` went to the host behind the `@`.
 #[test]
@@ -88,26 +79,13 @@ fn a_post_follows_no_redirect() {
     for status in [301, 302, 303, 307, 308] {
         let inner = inner();
         let location = format!("Location: {}", inner.url("/delete"));
-        let nsqd = HttpServer::start(move |request, _| {
-            let target = request.target().to_owned();
-            let path = target.split('?').next().unwrap_or_default();
-            match path {
-                "/info" => answer(
-                    200,
-                    &[],
-                    r#"{"version":"1.3.0","broadcast_address":"n","http_port":1}"#,
-                ),
-                "/stats" => answer(
-                    200,
-                    &[],
-                    r#"{"topics":[{"topic_name":"t","channels":[{"channel_name":"c"}]}]}"#,
-                ),
-                "/topic/pause" => answer(status, std::slice::from_ref(&location), ""),
-                _ => answer(404, &[], r#"{"message":"NOT_FOUND"}"#),
-            }
+        let nsqd = HttpServer::start(move |request, _| match request.path() {
+            "/info" => INFO.into(),
+            "/stats" => STATS.into(),
+            "/topic/pause" => Answer::new(status, "").with(&*location),
+            _ => Answer::not_found(),
         });
-        let flag = format!("--nsqd-http-address={}", nsqd.address);
-        let admin = Admin::start(&[&flag, "--live-interval=0"]);
+        let admin = Admin::start_direct([nsqd.address], &["--live-interval=0"]);
         let paused = admin.post("/api/topics/t", r#"{"action":"pause"}"#);
         assert_eq!(paused.status, 502, "{}", paused.text());
         let text = paused.text();
@@ -125,24 +103,16 @@ fn a_question_follows_no_redirect_to_another_host_or_path() {
         ("127.0.0.1", Some("/delete"), 502),
         ("127.0.0.1", None, 200),
     ] {
-        let inner = HttpServer::start(|_, _| {
-            let stats = r#"{"topics":[{"topic_name":"t","channels":[{"channel_name":"c"}]}]}"#;
-            answer(200, &[], stats)
-        });
+        let inner = HttpServer::start(|_, _| STATS.into());
         let port = inner.address.port();
         let nsqd = HttpServer::start(move |request, _| match request.target() {
-            "/info" => answer(
-                200,
-                &[],
-                r#"{"version":"1.3.0","broadcast_address":"n","http_port":1}"#,
-            ),
+            "/info" => INFO.into(),
             asked => {
                 let path = path.unwrap_or(asked);
-                answer(302, &[format!("Location: http://{host}:{port}{path}")], "")
+                Answer::new(302, "").with(format!("Location: http://{host}:{port}{path}"))
             }
         });
-        let flag = format!("--nsqd-http-address={}", nsqd.address);
-        let admin = Admin::start(&[&flag, "--live-interval=0"]);
+        let admin = Admin::start_direct([nsqd.address], &["--live-interval=0"]);
         let shown = admin.get("/api/topics/t/c");
         assert_eq!(shown.status, status, "{}", shown.text());
         assert_eq!(inner.connections() > 0, status == 200, "{host} {path:?}");
@@ -165,13 +135,9 @@ fn a_notification_is_never_sent_on_without_its_body() {
         nsqd.create_channel("t", "c");
         let inner = HttpServer::start(|_, _| Answer::status(200));
         let location = format!("Location: {}", inner.url("/told"));
-        let first =
-            HttpServer::start(move |_, _| answer(status, std::slice::from_ref(&location), ""));
-        let admin = Admin::start(&[
-            &format!("--nsqd-http-address={}", nsqd.http),
-            "--live-interval=0",
-            &format!("--notification-http-endpoint={}", first.url("/")),
-        ]);
+        let first = HttpServer::start(move |_, _| Answer::new(status, "").with(&*location));
+        let endpoint = format!("--notification-http-endpoint={}", first.url("/"));
+        let admin = Admin::start_direct([nsqd.http], &["--live-interval=0", &endpoint]);
         let paused = admin.post("/api/topics/t/c", r#"{"action":"pause"}"#);
         paused.expect_status(200);
         if count == 0 {

@@ -1,10 +1,8 @@
 //! Acts whose client goes before the answer: they are carried out to the end, and have their line in the audit log.
 
-use std::io::Write;
-use std::net::TcpStream;
 use std::time::Duration;
 
-use crate::support::{Admin, answer};
+use crate::support::Admin;
 use test_support::http_server::{Answer, HttpServer};
 use test_support::{TIMEOUT, wait_until};
 
@@ -14,28 +12,18 @@ fn an_act_goes_on_without_its_client() {
         if request.target().starts_with("/topic/pause") {
             std::thread::sleep(Duration::from_millis(500));
         }
-        let body = match request.target().split('?').next() {
-            Some("/info") => r#"{"broadcast_address":"n","http_port":1}"#,
-            Some("/stats") => r#"{"topics":[{"topic_name":"t","channels":[]}]}"#,
-            _ => "",
-        };
-        answer(200, body)
+        match request.path() {
+            "/info" => r#"{"broadcast_address":"n","http_port":1}"#.into(),
+            "/stats" => r#"{"topics":[{"topic_name":"t","channels":[]}]}"#.into(),
+            _ => "".into(),
+        }
     });
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
-    let address = nsqd.address;
-    let admin = Admin::start(&[
-        &format!("--nsqd-http-address={address}"),
-        &format!("--notification-http-endpoint={}", endpoint.url("/told")),
-        "--live-interval=0",
-    ]);
-    let mut client = TcpStream::connect(admin.http).expect("nsqadmin is there");
-    let body = r#"{"action":"pause"}"#;
-    write!(
-        client,
-        "POST /api/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: {}\r\n\r\n{body}",
-        body.len()
-    )
-    .expect("nsqadmin reads");
+    let told = format!("--notification-http-endpoint={}", endpoint.url("/told"));
+    let admin = Admin::start_direct([nsqd.address], &[&told, "--live-interval=0"]);
+    let client = admin.connect(
+        b"POST /api/topics/t HTTP/1.1\r\nHost: localhost\r\nContent-Length: 18\r\n\r\n{\"action\":\"pause\"}",
+    );
     let is_paused = || {
         let requests = nsqd.requests();
         requests

@@ -1,12 +1,11 @@
 //! `/metrics` of the real binary, read by Prometheus's own parser for Python.
 
 use std::io::Read;
-use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use crate::support::{Admin, answer};
+use crate::support::Admin;
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer};
@@ -54,12 +53,7 @@ fn prometheus_reads_what_was_asked_collected_and_done() {
     endpoint.wait_for(1);
     wait_for_metric(&admin, "nsqadmin_notifications_total{result=\"sent\"} 1\n");
 
-    let mut stream = TcpStream::connect(admin.http).expect("nsqadmin listens");
-    let head = format!(
-        "GET /api/live/events HTTP/1.1\r\nHost: {}\r\n\r\n",
-        admin.http
-    );
-    std::io::Write::write_all(&mut stream, head.as_bytes()).expect("nsqadmin reads");
+    let mut stream = admin.connect(b"GET /api/live/events HTTP/1.1\r\nHost: localhost\r\n\r\n");
     stream.read_exact(&mut [0; 12]).expect("the stream begins");
 
     let dead = nsqds[1].http.to_string();
@@ -114,13 +108,9 @@ fn prometheus_reads_what_was_asked_collected_and_done() {
 /// An nsqlookupd forgets a node that dies at once, so nobody asks the node afterwards, and its last answer counted.
 #[test]
 fn a_node_that_the_nsqlookupds_have_dropped_is_down() {
-    let nsqd = HttpServer::start(|request, _| {
-        let body: &[u8] = if request.target().starts_with("/stats") {
-            br#"{"health":"OK","topics":[]}"#
-        } else {
-            b"{}"
-        };
-        answer(200, body)
+    let nsqd = HttpServer::start(|request, _| match request.path() {
+        "/stats" => r#"{"health":"OK","topics":[]}"#.into(),
+        _ => "{}".into(),
     });
     let port = nsqd.address.port();
     let is_known = Arc::new(AtomicBool::new(true));
@@ -130,7 +120,7 @@ fn a_node_that_the_nsqlookupds_have_dropped_is_down() {
             let node = json!({"broadcast_address": "127.0.0.1", "http_port": port, "tcp_port": 1, "version": "1.3.0"});
             let known = is_known.load(Ordering::Relaxed).then_some(node);
             let nodes: Vec<_> = known.into_iter().collect();
-            answer(200, json!({"producers": nodes}).to_string())
+            json!({"producers": nodes}).into()
         }
     });
     let flag = format!("--lookupd-http-address={}", lookupd.address);
@@ -151,7 +141,7 @@ fn a_node_that_the_nsqlookupds_have_dropped_is_down() {
 
 #[test]
 fn without_live_figures_their_metrics_are_missing() {
-    let admin = Admin::start(&["--nsqd-http-address=127.0.0.1:1", "--live-interval=0"]);
+    let admin = Admin::start_alone(&[]);
     admin.get("/api/topics").expect_status(502);
     let text = admin.get("/metrics").expect_status(200).text();
     let failed = "nsqadmin_upstream_failures_total{server=\"nsqd\",address=\"127.0.0.1:1\",reason=\"unreachable\"} 1\n";

@@ -1,11 +1,10 @@
 //! Acts on all that match, over real sockets: the listing, its token, a node that dies in between, and the
 //! audit log and notifications of each act.
 
-use crate::support::{Admin, AuditLog, answer, assert_text};
+use crate::support::{Admin, AuditLog, assert_text};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
-use test_support::http_server::{Answer, HttpServer};
-use test_support::{TIMEOUT, wait_until};
+use test_support::http_server::{Answer, HttpServer, Received};
 
 /// Returns nsqds that have the topics `orders.eu` and `orders.us`, each with the channel `archive` and a
 /// message, and the topic `other`.
@@ -78,11 +77,7 @@ fn a_deletion_leaves_what_an_unreachable_node_has() {
     // Nobody listens at port 1.
     let unreachable = format!("--nsqd-url-map={}=http://127.0.0.1:1", nsqds[1].http);
     let admin = Admin::start_at(&[&lookupd], &["--live-interval=0", &unreachable]);
-    let found = |topic: &str| {
-        let answer = lookupd.get(&format!("/lookup?topic={topic}"));
-        answer.json()["producers"].as_array().map_or(0, Vec::len)
-    };
-    assert!(wait_until(TIMEOUT, || found("orders.eu") == 2));
+    lookupd.wait_for_producers("orders.eu", 2);
     let (listing, confirmed) = listed(&admin, "delete", "topics");
     assert_eq!(names(&listing, "subjects"), ["orders.eu", "orders.us"]);
     let done = admin.posted("/api/acts", &confirmed);
@@ -93,13 +88,13 @@ fn a_deletion_leaves_what_an_unreachable_node_has() {
     }
     assert!(nsqds[0].channel("orders.eu", "archive").is_none());
     assert_eq!(nsqds[1].figure("orders.eu", "archive", "depth"), 1);
-    assert!(wait_until(TIMEOUT, || found("orders.eu") == 1));
+    lookupd.wait_for_producers("orders.eu", 1);
     // An nsqadmin that reaches the node has it as a part of the order.
     let admin = Admin::start_at(&[&lookupd], &["--live-interval=0"]);
     let (_, confirmed) = listed(&admin, "delete", "topics");
     let done = admin.posted("/api/acts", &confirmed);
     assert_eq!(done["results"][0]["result"], "done");
-    assert_eq!(found("orders.eu"), 0);
+    lookupd.wait_for_producers("orders.eu", 0);
 }
 
 #[test]
@@ -108,11 +103,8 @@ fn an_order_lists_first_and_then_acts_on_exactly_that() {
     let nsqds = cluster(&lookupd, 2);
     let audit = AuditLog::default();
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
-    let flags = [
-        audit.flag(),
-        format!("--notification-http-endpoint={}", endpoint.url("/told")),
-    ];
-    let admin = Admin::start_at(&[&lookupd], &[&flags[0], &flags[1]]);
+    let told = format!("--notification-http-endpoint={}", endpoint.url("/told"));
+    let admin = Admin::start_at(&[&lookupd], &[&audit.flag(), &told]);
     admin.wait_for("/api/nodes", |answer| {
         let nodes = answer["nodes"].as_array().into_iter().flatten();
         let topics = nodes.map(|node| node["topics"].as_array().map_or(0, Vec::len));
@@ -162,10 +154,7 @@ fn an_order_lists_first_and_then_acts_on_exactly_that() {
     let of_eu = lines.iter().find(|line| line["topic"] == "orders.eu");
     assert_eq!(of_eu.expect("a line")["messages"], 2);
     let told = endpoint.wait_for(2);
-    let told: Vec<Value> = told
-        .iter()
-        .map(|request| serde_json::from_str(&request.text()).expect("JSON"))
-        .collect();
+    let told: Vec<Value> = told.iter().map(Received::json).collect();
     // The acts run at the same time.
     let is_told = |topic: &str, channel: &str| {
         let mut told = told.iter();
@@ -188,11 +177,7 @@ fn an_order_lists_first_and_then_acts_on_exactly_that() {
 fn a_dead_node_is_a_warning_and_a_failed_act_does_not_end_the_order() {
     let lookupd = Daemon::nsqlookupd(&[]);
     let mut nsqds = cluster(&lookupd, 2);
-    let flags: Vec<String> = nsqds
-        .iter()
-        .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http))
-        .collect();
-    let admin = Admin::start(&[&flags[0], &flags[1]]);
+    let admin = Admin::start_direct(nsqds.iter().map(|nsqd| nsqd.http), &[]);
     let (_, confirmed) = listed(&admin, "pause", "topics");
     let dead = nsqds[1].http.to_string();
     nsqds[1].kill();
@@ -220,26 +205,15 @@ fn a_dead_node_is_a_warning_and_a_failed_act_does_not_end_the_order() {
 #[test]
 fn the_result_of_each_act_is_told() {
     let stats = r#"{"topics":[{"topic_name":"a","channels":[]},{"topic_name":"b","channels":[]}]}"#;
-    let nsqd = HttpServer::start(move |request, _| {
-        let target = request.target();
-        let (status, body) = match target.split('?').next() {
-            Some("/info") => (200, r#"{"broadcast_address":"n","http_port":1}"#),
-            Some("/stats") => (200, stats),
-            _ if target.contains("topic=b") => (500, "broken"),
-            _ => (200, ""),
-        };
-        answer(status, body)
+    let nsqd = HttpServer::start(move |request, _| match request.path() {
+        "/info" => r#"{"broadcast_address":"n","http_port":1}"#.into(),
+        "/stats" => stats.into(),
+        _ if request.target().contains("topic=b") => Answer::new(500, "broken"),
+        _ => "".into(),
     });
-    let address = nsqd.address;
-    let admin = Admin::start(&[
-        &format!("--nsqd-http-address={address}"),
-        "--live-interval=0",
-    ]);
-    let body = r#"{"action":"delete","of":"topics","show":"all"}"#;
-    let listing = admin.post("/api/acts", body).expect_status(200).json();
-    let token = listing["confirm"].as_str().expect("a token");
-    let confirmed = json!({"action": "delete", "of": "topics", "show": "all", "confirm": token});
-    let done = admin.post("/api/acts", &confirmed.to_string());
+    let admin = Admin::start_direct([nsqd.address], &["--live-interval=0"]);
+    let order = json!({"action": "delete", "of": "topics", "show": "all"});
+    let done = admin.order(&[], order);
     let done = done.expect_status(200).json();
     assert_eq!(done["results"][0]["result"], "done");
     assert_eq!(done["results"][1]["result"], "failed");
@@ -261,7 +235,7 @@ fn the_result_of_each_act_is_told() {
 #[test]
 fn orders_that_make_no_sense_are_refused() {
     let nsqd = Daemon::nsqd(&[]);
-    let admin = Admin::start(&[&format!("--nsqd-http-address={}", nsqd.http)]);
+    let admin = Admin::start_direct([nsqd.http], &[]);
     let check = |body: &str, text: &str| {
         let answer = admin.post("/api/acts", body).expect_status(400);
         assert!(answer.text().contains(text), "{body}: {}", answer.text());

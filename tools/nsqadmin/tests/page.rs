@@ -13,77 +13,29 @@ use crate::hostile_nsqd;
 use crate::large_cluster;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::Arc;
+use std::process::Command;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::support::PATIENT;
+use crate::support::Admin;
 use nsqadmin::history::{History, Key, Point};
 use serde_json::json;
-use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::http_server::{Answer, HttpServer, Received};
 use test_support::original_nsqd;
 use test_support::packages::{self, is_installed};
-use test_support::process::{Log, address_in, run};
+use test_support::process::run;
 use test_support::tmpfs::Tmpfs;
 
 /// The longest time for all checks. They take two minutes beside other builds, and nine minutes with ten times as many
 /// processes as cores. Each gives up by itself.
 const CHECKS_TIMEOUT: Duration = Duration::from_secs(1_200);
 
-/// A running nsqadmin. A drop kills the process.
-struct Nsqadmin {
-    child: Child,
-    log: Arc<Log>,
-    address: SocketAddr,
-}
-
-impl Nsqadmin {
-    fn start(args: &[String]) -> Nsqadmin {
-        let is_open = !args.iter().any(|arg| arg.starts_with("--admin-user"));
-        let mut child = Command::new(env!("CARGO_BIN_EXE_nsqadmin"))
-            .arg("--http-address=127.0.0.1:0")
-            .args(PATIENT)
-            .args(is_open.then_some("--peek-bodies=everybody"))
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("nsqadmin can be run");
-        let stderr = child.stderr.take().expect("stderr is piped");
-        let log = Arc::new(Log::default());
-        std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || log.drain(stderr)
-        });
-        let line = log.wait_for("HTTP: listening on ", TIMEOUT);
-        let Some(address) = line.as_deref().and_then(address_in) else {
-            let _ = child.kill(); // It may have ended already.
-            let _ = child.wait();
-            panic!("nsqadmin did not start:\n{}", log.text(100));
-        };
-        Nsqadmin {
-            child,
-            log,
-            address,
-        }
-    }
-
-    fn url(&self, base_path: &str) -> String {
-        format!("http://{}{base_path}", self.address)
-    }
-}
-
-impl Drop for Nsqadmin {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("--- log of nsqadmin ---\n{}---", self.log.text(100));
-        }
-        let _ = self.child.kill(); // It may have ended already.
-        let _ = self.child.wait();
-    }
+/// Starts an nsqadmin. Everybody may read bodies, unless there are admins.
+fn start(args: &[String]) -> Admin {
+    let is_open = !args.iter().any(|arg| arg.starts_with("--admin-user"));
+    let open = is_open.then_some("--peek-bodies=everybody");
+    let args = args.iter().map(String::as_str);
+    Admin::start(&open.into_iter().chain(args).collect::<Vec<_>>())
 }
 
 fn directory() -> PathBuf {
@@ -116,9 +68,9 @@ fn nsqds_of_many_kinds() -> (Vec<Daemon>, Vec<String>) {
 struct Night {
     lookupds: [Daemon; 2],
     nsqds: Vec<Daemon>,
-    admin: Nsqadmin,
+    admin: Admin,
     /// For servers that do not answer: it waits for a second only.
-    hasty: Nsqadmin,
+    hasty: Admin,
     // This field comes last, so the disk is unmounted after the nsqds have been killed.
     disk: Option<Tmpfs>,
 }
@@ -133,9 +85,9 @@ impl Night {
         let last: Vec<&str> = last.iter().map(String::as_str).collect();
         let nsqds = [&[][..], &[], &last].map(|flags| Daemon::nsqd_at(&both, flags));
         let flags = both.map(|lookupd| format!("--lookupd-http-address={}", lookupd.http));
-        let admin = Nsqadmin::start(&flags);
+        let admin = start(&flags);
         let short = "--http-client-request-timeout=1s".to_owned();
-        let hasty = Nsqadmin::start(&[&flags[..], &[short]].concat());
+        let hasty = start(&[&flags[..], &[short]].concat());
         Night {
             nsqds: nsqds.into(),
             admin,
@@ -206,11 +158,8 @@ fn graphite() -> HttpServer {
         let points = (minute - 10..minute).map(|minute| json!([7654, minute * 60]));
         let points: Vec<_> = points.collect();
         let series = targets.map(|target| json!({"target": target, "datapoints": points}));
-        Answer {
-            status: 200,
-            headers: vec!["Content-Type: application/json".to_owned()],
-            body: json!(series.collect::<Vec<_>>()).to_string().into_bytes(),
-        }
+        let answer = Answer::from(json!(series.collect::<Vec<_>>()));
+        answer.with("Content-Type: application/json")
     })
 }
 
@@ -240,9 +189,9 @@ fn the_page_in_a_browser() {
     let large = large_cluster::start();
 
     let at = |lookupd: &Daemon| format!("--lookupd-http-address={}", lookupd.http);
-    let admin = Nsqadmin::start(&[at(&lookupd), "--base-path=/admin/nsq".to_owned()]);
-    let acl = Nsqadmin::start(&[at(&lookupd), "--admin-user=alice".to_owned()]);
-    let far = Nsqadmin::start(&[
+    let admin = start(&[at(&lookupd), "--base-path=/admin/nsq".to_owned()]);
+    let acl = start(&[at(&lookupd), "--admin-user=alice".to_owned()]);
+    let far = start(&[
         at(&lookupd),
         "--admin-user=alice".to_owned(),
         "--trusted-proxy-cidr=192.0.2.0/24".to_owned(),
@@ -250,8 +199,8 @@ fn the_page_in_a_browser() {
     let nsqd_flags = nsqds
         .iter()
         .map(|nsqd| format!("--nsqd-http-address={}", nsqd.http));
-    let direct = Nsqadmin::start(&nsqd_flags.collect::<Vec<_>>());
-    let many = Nsqadmin::start(&[
+    let direct = start(&nsqd_flags.collect::<Vec<_>>());
+    let many = start(&[
         format!("--lookupd-http-address={}", large.address),
         "--live-interval=2s".to_owned(),
     ]);
@@ -263,21 +212,21 @@ fn the_page_in_a_browser() {
         format!("--history-file={}", path.display())
     };
     let file = history_file("past");
-    let past = Nsqadmin::start(&[at(&lookupd), file]);
+    let past = start(&[at(&lookupd), file]);
     let (peeked, mixed_flags) = nsqds_of_many_kinds();
-    let mixed = Nsqadmin::start(&mixed_flags);
+    let mixed = start(&mixed_flags);
     let with_history = |flags: &[&str]| {
         let own = flags.iter().map(|flag| (*flag).to_owned());
-        Nsqadmin::start(&mixed_flags.iter().cloned().chain(own).collect::<Vec<_>>())
+        start(&mixed_flags.iter().cloned().chain(own).collect::<Vec<_>>())
     };
     // There is room for a day of this topic.
     let tight = with_history(&[&history_file("tight"), "--history-max-bytes=40000"]);
     let full = with_history(&["--history-max-bytes=1500"]);
     let night = Night::start();
     let hostile = hostile_nsqd::start();
-    let huge = Nsqadmin::start(&[format!("--nsqd-http-address={}", hostile.address)]);
+    let huge = start(&[format!("--nsqd-http-address={}", hostile.address)]);
     let graphite = graphite();
-    let graphed = Nsqadmin::start(&[at(&lookupd), format!("--graphite-url={}", graphite.url(""))]);
+    let graphed = start(&[at(&lookupd), format!("--graphite-url={}", graphite.url(""))]);
 
     let nsqds: Vec<_> = nsqds
         .iter()

@@ -1,10 +1,10 @@
 //! Messages that nsqadmin shows without consuming them: of several nodes, with filters, for users who may
 //! read bodies and for others, and nodes that show nothing.
 
-use crate::support::{Admin, answer, assert_has, assert_text};
+use crate::support::{Admin, assert_has, assert_text};
 use serde_json::{Value, json};
 use test_support::daemon::Daemon;
-use test_support::http_server::HttpServer;
+use test_support::http_server::{Answer, HttpServer};
 use test_support::original_nsqd;
 
 fn nsqd(args: &[&str], bodies: &[&str]) -> Daemon {
@@ -17,15 +17,9 @@ fn nsqd(args: &[&str], bodies: &[&str]) -> Daemon {
 }
 
 fn admin_at(addresses: &[std::net::SocketAddr], args: &[&str]) -> Admin {
-    let flags = addresses.iter();
-    let flags: Vec<String> = flags
-        .map(|address| format!("--nsqd-http-address={address}"))
-        .collect();
-    let flags = flags.iter().map(String::as_str);
     // A later flag of a test counts.
-    let flags = flags.chain(["--peek-bodies=everybody"]);
-    let all: Vec<&str> = flags.chain(args.iter().copied()).collect();
-    Admin::start(&all)
+    let args = [&["--peek-bodies=everybody"], args].concat();
+    Admin::start_direct(addresses.iter().copied(), &args)
 }
 
 fn bodies(answer: &Value) -> Vec<&str> {
@@ -44,17 +38,13 @@ fn what_was_published_before_a_restart_is_only_in_the_lists_of_what_waits() {
     let mut nsqd = nsqd(&[], &["one", "two"]);
     nsqd.restart();
     let admin = admin_at(&[nsqd.http], &[]);
-    let shown = |target: &str| {
-        let answer = admin.json(target);
-        bodies(&answer)
-            .into_iter()
-            .map(str::to_owned)
-            .collect::<Vec<_>>()
+    let check = |target: &str, expected: &[&str]| {
+        assert_eq!(bodies(&admin.json(target)), expected, "{target}");
     };
-    assert_eq!(shown("/api/peek/t?from=published"), [""; 0]);
-    assert_eq!(shown("/api/peek/t/c?from=newest"), ["two", "one"]);
+    check("/api/peek/t?from=published", &[]);
+    check("/api/peek/t/c?from=newest", &["two", "one"]);
     nsqd.publish("t", &["three"]);
-    assert_eq!(shown("/api/peek/t?from=published"), ["three"]);
+    check("/api/peek/t?from=published", &["three"]);
 }
 
 #[test]
@@ -174,7 +164,6 @@ fn who_may_not_read_bodies_sees_everything_else() {
 #[test]
 fn without_admins_nobody_reads_bodies_unless_the_operator_says_so() {
     let nsqd = nsqd(&[], &["secret"]);
-    let at = format!("--nsqd-http-address={}", nsqd.http);
     let carol = ["X-Forwarded-User: carol"];
     for (flag, expected, line) in [
         (
@@ -194,7 +183,7 @@ fn without_admins_nobody_reads_bodies_unless_the_operator_says_so() {
             "WARNING: with --peek-bodies=everybody, everybody who reaches this address may read the bodies of messages",
         ),
     ] {
-        let admin = Admin::start(&[&at, flag]);
+        let admin = Admin::start_direct([nsqd.http], &[flag]);
         admin.wait_for_log(line);
         for headers in [&carol[..], &[]] {
             let text = admin.ask("GET", "/api/peek/t/c", headers, "").text();
@@ -260,29 +249,24 @@ const OLDER: &str = "older:4151";
 
 /// An nsqd with peeks, and without the lists that came later.
 fn older_nsqd() -> HttpServer {
-    HttpServer::start(|request, _| {
-        let target = request.target();
-        let waiting = json!({"id": "0f3c7a5e61c01000", "attempts": 0, "state": "waiting", "timestamp": 1,
-            "body_bytes": 7, "is_cut": false, "encoding": "text", "body": "waiting"});
-        let topics = json!([{"topic_name": "t", "channels": [{"channel_name": "c"}]}]);
-        let (status, body) = match target.split('?').next().unwrap_or_default() {
-            "/info" => (
-                200,
-                json!({"version": "1.3.0", "broadcast_address": "older", "http_port": 4151}),
-            ),
-            "/stats" => (200, json!({"health": "OK", "topics": topics})),
-            "/channel/peek" | "/topic/peek" if target.contains("from=newest") => (
-                200,
-                json!({"topic": "t", "messages": [waiting], "scanned_messages": 1,
-                    "scanned_bytes": 41, "ended_by": "end"}),
-            ),
-            "/channel/peek" | "/topic/peek" => (
-                400,
-                json!({"message": "INVALID_ARG_FROM", "reason": "from is oldest or newest"}),
-            ),
-            _ => (404, json!({"message": "NOT_FOUND"})),
-        };
-        answer(status, body.to_string())
+    let waiting = json!({"id": "0f3c7a5e61c01000", "attempts": 0, "state": "waiting", "timestamp": 1,
+        "body_bytes": 7, "is_cut": false, "encoding": "text", "body": "waiting"});
+    let topics = json!([{"topic_name": "t", "channels": [{"channel_name": "c"}]}]);
+    HttpServer::start(move |request, _| match request.path() {
+        "/info" => {
+            json!({"version": "1.3.0", "broadcast_address": "older", "http_port": 4151}).into()
+        }
+        "/stats" => json!({"health": "OK", "topics": topics}).into(),
+        "/channel/peek" | "/topic/peek" if request.target().contains("from=newest") => {
+            json!({"topic": "t", "messages": [waiting], "scanned_messages": 1, "scanned_bytes": 41,
+                "ended_by": "end"})
+            .into()
+        }
+        "/channel/peek" | "/topic/peek" => {
+            let refusal = r#"{"message":"INVALID_ARG_FROM","reason":"from is oldest or newest"}"#;
+            Answer::new(400, refusal)
+        }
+        _ => Answer::not_found(),
     })
 }
 

@@ -12,7 +12,7 @@ use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::support::Admin;
 use oauth2_proxy::OAuth2Proxy;
@@ -20,6 +20,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use test_support::daemon::Daemon;
 use test_support::http::{Response, parse};
+use test_support::process::Process;
 use test_support::skip::not_tested;
 use test_support::{TIMEOUT, wait_until};
 use url::Url;
@@ -50,21 +51,10 @@ fn block(first: &str) -> String {
     text.join("\n")
 }
 
-/// A running nginx that listens on a unix socket. A drop kills it.
+/// A running nginx that listens on a unix socket.
 struct Nginx {
-    child: Child,
+    _process: Process,
     directory: TempDir,
-}
-
-impl Drop for Nginx {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let log = fs::read_to_string(self.directory.path().join("error.log"));
-            eprintln!("--- error.log of nginx ---\n{}", log.unwrap_or_default());
-        }
-        let _ = self.child.kill(); // It may have ended already.
-        let _ = self.child.wait();
-    }
 }
 
 impl Nginx {
@@ -84,24 +74,19 @@ impl Nginx {
             .map(|kind| format!("{kind}_temp_path {at}/{kind};"))
             .join(" ");
         let configuration = format!(
-            "daemon off; master_process off; pid {at}/pid; error_log {at}/error.log;\n\
+            "daemon off; master_process off; pid {at}/pid; error_log stderr;\n\
              events {{}}\n\
              http {{ access_log off; {temporary}\n\
              server {{ listen unix:{at}/socket;\n{blocks}\n}} }}\n"
         );
         let file = directory.path().join("nginx.conf");
         fs::write(&file, configuration).expect("a file can be written");
-        let child = Command::new("nginx")
-            .arg("-e")
-            .arg(directory.path().join("error.log"))
-            .arg("-c")
-            .arg(file)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("nginx can be run");
-        let nginx = Nginx { child, directory };
+        let mut command = Command::new("nginx");
+        command.args(["-e", "stderr", "-c"]).arg(file);
+        let nginx = Nginx {
+            _process: Process::start(command.stdin(Stdio::null()).stdout(Stdio::null())),
+            directory,
+        };
         let listens = || UnixStream::connect(nginx.socket()).is_ok();
         assert!(wait_until(TIMEOUT, listens), "nginx does not listen");
         Some(nginx)
@@ -205,9 +190,8 @@ fn between<'a>(text: &'a str, before: &str) -> impl Iterator<Item = &'a str> {
 fn admin(flags: &[&str]) -> (Daemon, Admin) {
     let nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");
-    let at = format!("--nsqd-http-address={}", nsqd.http);
     let allowed = format!("--allowed-host={NAME}");
-    let admin = Admin::start(&[&[at.as_str(), &allowed], flags].concat());
+    let admin = Admin::start_direct([nsqd.http], &[&[&*allowed], flags].concat());
     (nsqd, admin)
 }
 

@@ -115,9 +115,7 @@ fn a_refusal_of_all_nsqds_is_passed_on_with_its_own_status_and_code() {
         (r#"{"action":"empty","undo":"25h"}"#, 400, "INVALID_UNDO"),
     ] {
         let refused = admin.post("/api/topics/clicks/a", body);
-        let message = refused.json()["message"].clone();
-        let message = message.as_str().unwrap_or_default();
-        assert_eq!(refused.status, status, "{message}");
+        let message = refused.expect_status(status).message();
         assert!(message.starts_with(code), "{message}");
         assert!(!message.contains(['"', '\\', '{']), "{message}");
     }

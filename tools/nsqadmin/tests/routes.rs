@@ -2,8 +2,7 @@
 //! admin, from a page of another site, and as an admin.
 
 use std::collections::BTreeSet;
-use std::io::{BufRead, BufReader, Write};
-use std::net::TcpStream;
+use std::io::{BufRead, BufReader};
 
 use crate::support::{Admin, AuditLog, assert_text};
 use serde_json::{Value, json};
@@ -56,11 +55,9 @@ impl Request {
 
 /// Returns the status of a stream of events, of which only the first line is read.
 fn status_of_stream(admin: &Admin, headers: &[&str]) -> u16 {
-    let mut stream = TcpStream::connect(admin.http).unwrap();
-    stream.set_read_timeout(Some(TIMEOUT)).unwrap();
     let headers: String = headers.iter().map(|line| format!("{line}\r\n")).collect();
     let head = format!("GET {STREAM} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n");
-    stream.write_all(head.as_bytes()).unwrap();
+    let stream = admin.connect(head.as_bytes());
     let mut line = String::new();
     BufReader::new(stream).read_line(&mut line).unwrap();
     line.split(' ').nth(1).unwrap().parse().unwrap()

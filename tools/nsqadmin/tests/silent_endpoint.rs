@@ -1,10 +1,9 @@
 //! An endpoint of notifications that accepts connections and never answers: acts do not wait for it, and the log says which
 //! notifications it does not get.
 
-use std::fmt::Write as _;
 use std::net::{SocketAddr, TcpListener};
 
-use crate::support::{Admin, answer};
+use crate::support::Admin;
 use serde_json::json;
 use test_support::http_server::HttpServer;
 use test_support::{TIMEOUT, wait_until};
@@ -26,36 +25,27 @@ fn silent_server() -> SocketAddr {
 
 /// Starts an nsqd with many topics. It carries out every act.
 fn nsqd_with_topics() -> HttpServer {
-    let mut topics = String::new();
-    for number in 0..TOPICS {
-        let separator = if number == 0 { "" } else { "," };
-        write!(
-            topics,
-            r#"{separator}{{"topic_name":"t{number}","channels":[]}}"#
-        )
-        .unwrap();
-    }
-    let stats = format!(r#"{{"topics":[{topics}]}}"#);
-    HttpServer::start(move |request, _| {
-        let path = request.target().split('?').next().unwrap_or_default();
-        let body = match path {
-            "/info" => r#"{"broadcast_address":"n","http_port":1}"#,
-            "/stats" => &stats,
-            _ => "",
-        };
-        answer(200, body)
+    let topics =
+        (0..TOPICS).map(|number| json!({"topic_name": format!("t{number}"), "channels": []}));
+    let stats = json!({"topics": topics.collect::<Vec<_>>()}).to_string();
+    HttpServer::start(move |request, _| match request.path() {
+        "/info" => r#"{"broadcast_address":"n","http_port":1}"#.into(),
+        "/stats" => stats.as_str().into(),
+        _ => "".into(),
     })
+}
+
+/// Starts an nsqadmin of this node, whose endpoint is silent.
+fn admin(nsqd: &HttpServer, timeout: &str) -> Admin {
+    let endpoint = format!("--notification-http-endpoint=http://{}/x", silent_server());
+    let timeout = format!("--http-client-request-timeout={timeout}");
+    Admin::start_direct([nsqd.address], &[&endpoint, &timeout, "--live-interval=0"])
 }
 
 /// Pauses all topics with one order.
 fn pause_all(admin: &Admin) {
-    let order = |confirm: &str| {
-        let order = json!({"action": "pause", "of": "topics", "show": "all", "confirm": confirm});
-        let answer = admin.post("/api/acts", &order.to_string());
-        answer.expect_status(200).json()
-    };
-    let listing = order("");
-    let done = order(listing["confirm"].as_str().expect("a token"));
+    let order = json!({"action": "pause", "of": "topics", "show": "all"});
+    let done = admin.order(&[], order).expect_status(200).json();
     assert_eq!(done["message"], "");
     assert_eq!(done["results"].as_array().map(Vec::len), Some(TOPICS));
 }
@@ -64,12 +54,7 @@ fn pause_all(admin: &Admin) {
 #[test]
 fn acts_do_not_wait_for_it_and_the_log_says_what_is_dropped() {
     let nsqd = nsqd_with_topics();
-    let mut admin = Admin::start(&[
-        &format!("--nsqd-http-address={}", nsqd.address),
-        &format!("--notification-http-endpoint=http://{}/x", silent_server()),
-        "--http-client-request-timeout=0s",
-        "--live-interval=0",
-    ]);
+    let mut admin = admin(&nsqd, "0s");
     for _ in 0..4 {
         pause_all(&admin);
     }
@@ -93,12 +78,7 @@ fn acts_do_not_wait_for_it_and_the_log_says_what_is_dropped() {
 #[test]
 fn the_next_notification_has_its_turn_after_the_deadline() {
     let nsqd = nsqd_with_topics();
-    let admin = Admin::start(&[
-        &format!("--nsqd-http-address={}", nsqd.address),
-        &format!("--notification-http-endpoint=http://{}/x", silent_server()),
-        "--http-client-request-timeout=1s",
-        "--live-interval=0",
-    ]);
+    let admin = admin(&nsqd, "1s");
     for topic in ["t0", "t1"] {
         // The node, too, may miss the deadline. An act that fails is not told.
         let is_paused = || {

@@ -11,41 +11,37 @@ const STATS: &str = r#"{"topics":[{"topic_name":"t","paused":true,"pause_until_m
     "undo_until_ms":1700000000000,"undo_message_count":3,"channels":[{"channel_name":"c","paused":false,"undo_until_ms":1800000000000,"undo_message_count":7}]}]}"#;
 
 fn answer(request: &Received, node: u16, has_terms: bool) -> Answer {
-    let (path, query) = request
-        .target()
-        .split_once('?')
-        .unwrap_or((request.target(), ""));
-    let info = format!(r#"{{"broadcast_address":"n","http_port":{node}}}"#);
-    let (status, body) = match path {
-        "/info" => (200, &*info),
-        "/stats" => (200, STATS),
+    let query = request.target();
+    match request.path() {
+        "/info" => json!({"broadcast_address": "n", "http_port": node}).into(),
+        "/stats" => STATS.into(),
         // Terms are read before the topic is looked for.
         "/topic/pause" | "/channel/pause" if has_terms && query.contains("for=10&") => {
-            (400, r#"{"message":"INVALID_FOR","reason":"no unit"}"#)
+            Answer::new(400, r#"{"message":"INVALID_FOR","reason":"no unit"}"#)
         }
         "/topic/empty" | "/channel/empty" if has_terms && query.contains("undo=25h") => {
-            (400, r#"{"message":"INVALID_UNDO","reason":"too long"}"#)
+            Answer::new(400, r#"{"message":"INVALID_UNDO","reason":"too long"}"#)
         }
-        _ if query.contains("nsqadmin-asks") => (404, r#"{"message":"TOPIC_NOT_FOUND"}"#),
+        _ if query.contains("nsqadmin-asks") => {
+            Answer::new(404, r#"{"message":"TOPIC_NOT_FOUND"}"#)
+        }
         "/channel/unempty" | "/topic/unempty" if has_terms && request.head.starts_with("GET") => {
-            (405, r#"{"message":"METHOD_NOT_ALLOWED"}"#)
+            Answer::new(405, r#"{"message":"METHOD_NOT_ALLOWED"}"#)
         }
-        "/channel/unempty" | "/topic/unempty" if !has_terms => (404, r#"{"message":"NOT_FOUND"}"#),
-        _ => (200, ""),
-    };
-    Answer {
-        status,
-        headers: Vec::new(),
-        body: body.as_bytes().to_vec(),
+        "/channel/unempty" | "/topic/unempty" if !has_terms => Answer::not_found(),
+        _ => "".into(),
     }
 }
 
-/// Starts an nsqd, and returns it with the flag that names it.
-fn nsqd(node: u16, has_terms: bool) -> (HttpServer, String) {
-    let nsqd = HttpServer::start(move |request, _| answer(request, node, has_terms));
-    let address = nsqd.address;
-    let flag = format!("--nsqd-http-address={address}");
-    (nsqd, flag)
+/// Starts an nsqd.
+fn nsqd(node: u16, has_terms: bool) -> HttpServer {
+    HttpServer::start(move |request, _| answer(request, node, has_terms))
+}
+
+/// Starts an nsqadmin of these nsqds.
+fn admin(nsqds: &[&HttpServer], args: &[&str]) -> Admin {
+    let addresses = nsqds.iter().map(|nsqd| nsqd.address);
+    Admin::start_direct(addresses, &[&["--live-interval=0"], args].concat())
 }
 
 /// Returns the acts that a server got. What nsqadmin asks first does not count.
@@ -58,8 +54,8 @@ fn acts(nsqd: &HttpServer) -> Vec<String> {
 
 #[test]
 fn terms_reach_the_nodes_that_know_them() {
-    let (able, flag) = nsqd(1, true);
-    let admin = Admin::start(&[&flag, "--live-interval=0"]);
+    let able = nsqd(1, true);
+    let admin = admin(&[&able], &[]);
     let ann = ["X-Forwarded-User: ann"];
     let pause = json!({"action": "pause", "for": "10m", "note": "a b&c"}).to_string();
     let paused = admin.ask("POST", "/api/topics/t/c", &ann, &pause);
@@ -96,8 +92,8 @@ fn terms_reach_the_nodes_that_know_them() {
 /// A channel was emptied for good because the name of its undo was mistyped.
 #[test]
 fn a_term_that_is_mistyped_is_refused() {
-    let (able, flag) = nsqd(1, true);
-    let admin = Admin::start(&[&flag, "--live-interval=0"]);
+    let able = nsqd(1, true);
+    let admin = admin(&[&able], &[]);
     let fields = "the fields are action, for, note, undo, messages";
     let long = "x".repeat(100);
     for (name, shown) in [
@@ -123,15 +119,11 @@ fn a_term_that_is_mistyped_is_refused() {
 /// Without a proxy that names the user, a pause was by nobody.
 #[test]
 fn a_name_that_nobody_has_checked_is_never_taken_for_a_user() {
-    let (able, flag) = nsqd(1, true);
+    let able = nsqd(1, true);
     let audit = AuditLog::default();
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
-    let admin = Admin::start(&[
-        &flag,
-        "--live-interval=0",
-        &audit.flag(),
-        &format!("--notification-http-endpoint={}", endpoint.url("/told")),
-    ]);
+    let told = format!("--notification-http-endpoint={}", endpoint.url("/told"));
+    let admin = admin(&[&able], &[&audit.flag(), &told]);
     let pause = r#"{"action":"pause"}"#;
     let named = "X-Claimed-User: Zoë <b>";
     let ann = "X-Forwarded-User: ann";
@@ -159,8 +151,10 @@ fn a_name_that_nobody_has_checked_is_never_taken_for_a_user() {
         assert_eq!(acts(&able)[count..], [expected]);
         let line = audit.last();
         let told = endpoint.wait_for(count + 1);
-        let told: serde_json::Value = serde_json::from_str(&told[count].text()).expect("JSON");
-        for (json, place) in [(line, "the audit log"), (told, "the notification")] {
+        for (json, place) in [
+            (line, "the audit log"),
+            (told[count].json(), "the notification"),
+        ] {
             let text = |key: &str| json[key].as_str().unwrap_or_default();
             assert_eq!(
                 (text("user"), text("claimed_user")),
@@ -220,45 +214,25 @@ fn a_name_that_nobody_has_checked_is_never_taken_for_a_user() {
 
 #[test]
 fn a_node_without_them_is_named_and_nothing_is_done() {
-    let (able, first) = nsqd(1, true);
-    let (unable, second) = nsqd(2, false);
-    let admin = Admin::start(&[&first, &second, "--live-interval=0"]);
+    let (able, unable) = (nsqd(1, true), nsqd(2, false));
+    let admin = admin(&[&able, &unable], &[]);
     let pause = r#"{"action":"pause","for":"10m"}"#;
     let empty = r#"{"action":"empty","undo":"10m"}"#;
-    for (path, body, code, lacks) in [
-        (
-            "/api/topics/t/c",
-            pause,
-            "LIMIT_UNSUPPORTED",
-            "no limit of a pause",
-        ),
-        (
-            "/api/topics/t",
-            pause,
-            "LIMIT_UNSUPPORTED",
-            "no limit of a pause",
-        ),
-        (
-            "/api/topics/t/c",
-            empty,
-            "UNDO_UNSUPPORTED",
-            "no undo of emptied channels",
-        ),
-        (
-            "/api/topics/t",
-            empty,
-            "UNDO_UNSUPPORTED",
-            "no undo of emptied topics",
-        ),
-    ] {
-        let expected = format!("{code}: nothing was done; {lacks} at n:2");
-        admin.post(path, body).expect_error(409, &expected);
-    }
+    let check = |path: &str, body: &str, why: &str| {
+        admin
+            .post(path, body)
+            .expect_error(409, &format!("{why} at n:2"));
+    };
+    let no_limit = "LIMIT_UNSUPPORTED: nothing was done; no limit of a pause";
+    let no_undo = "UNDO_UNSUPPORTED: nothing was done; no undo of emptied";
+    check("/api/topics/t/c", pause, no_limit);
+    check("/api/topics/t", pause, no_limit);
+    check("/api/topics/t/c", empty, &format!("{no_undo} channels"));
+    check("/api/topics/t", empty, &format!("{no_undo} topics"));
     let order = json!({"action": "pause", "of": "topics", "show": "all", "for": "1h"});
     let refused = admin.order(&[], order);
     assert_text(&refused, "LIMIT_UNSUPPORTED");
-    assert_eq!(acts(&able), <[String; 0]>::default());
-    assert_eq!(acts(&unable), <[String; 0]>::default());
+    assert_eq!([acts(&able), acts(&unable)].concat(), [""; 0]);
     // Without an end, every nsqd can pause.
     let pause = r#"{"action":"pause","note":"x"}"#;
     admin.post("/api/topics/t", pause).expect_status(200);
@@ -268,9 +242,8 @@ fn a_node_without_them_is_named_and_nothing_is_done() {
 /// With a node of NSQ in the cluster, such a value was called LIMIT_UNSUPPORTED.
 #[test]
 fn a_bad_value_is_named_although_a_node_knows_no_terms() {
-    let (able, first) = nsqd(1, true);
-    let (unable, second) = nsqd(2, false);
-    let admin = Admin::start(&[&first, &second, "--live-interval=0"]);
+    let (able, unable) = (nsqd(1, true), nsqd(2, false));
+    let admin = admin(&[&able, &unable], &[]);
     for path in ["/api/topics/t/c", "/api/topics/t"] {
         let pause = r#"{"action":"pause","for":"10","note":"x"}"#;
         admin
@@ -281,13 +254,12 @@ fn a_bad_value_is_named_although_a_node_knows_no_terms() {
             .post(path, empty)
             .expect_error(400, "INVALID_UNDO: too long");
     }
-    assert_eq!(acts(&able), <[String; 0]>::default());
-    assert_eq!(acts(&unable), <[String; 0]>::default());
+    assert_eq!([acts(&able), acts(&unable)].concat(), [""; 0]);
 }
 
 /// Starts an nsqd with the topic `name`. When it is asked what it can do, its answer is not HTTP.
-fn garbled_nsqd(node: u16, name: &'static str) -> (HttpServer, String) {
-    let nsqd = HttpServer::start(move |request, _| {
+fn garbled_nsqd(node: u16, name: &'static str) -> HttpServer {
+    HttpServer::start(move |request, _| {
         if request.target().ends_with("/unempty") && request.head.starts_with("GET") {
             return Answer::status(0);
         }
@@ -296,18 +268,15 @@ fn garbled_nsqd(node: u16, name: &'static str) -> (HttpServer, String) {
         let topic = format!(r#""topic_name":"{name}""#);
         answer.body = body.replace(r#""topic_name":"t""#, &topic).into_bytes();
         answer
-    });
-    let flag = format!("--nsqd-http-address={}", nsqd.address);
-    (nsqd, flag)
+    })
 }
 
 /// Such an act was `partly`, and in an order `done`.
 #[test]
 fn a_node_that_does_not_say_what_it_can_do_has_done_nothing() {
-    let (able, first) = nsqd(1, true);
-    let (garbled, second) = garbled_nsqd(2, "t");
-    let (alone, third) = garbled_nsqd(3, "alone");
-    let admin = Admin::start(&[&first, &second, &third, "--live-interval=0"]);
+    let able = nsqd(1, true);
+    let (garbled, alone) = (garbled_nsqd(2, "t"), garbled_nsqd(3, "alone"));
+    let admin = admin(&[&able, &garbled, &alone], &[]);
     let pause = r#"{"action":"pause","for":"10m"}"#;
     let refused = admin.post("/api/topics/alone", pause).expect_status(502);
     assert_text(&refused, "UPSTREAM_ERROR");
@@ -329,23 +298,20 @@ fn a_node_that_does_not_say_what_it_can_do_has_done_nothing() {
         );
     }
     assert_eq!(acts(&able), ["/topic/pause?topic=t&for=1h"]);
-    assert_eq!(acts(&garbled), <[String; 0]>::default());
-    assert_eq!(acts(&alone), <[String; 0]>::default());
+    assert_eq!([acts(&garbled), acts(&alone)].concat(), [""; 0]);
 }
 
 /// The questions stood in the logs as `POST /topic/pause` and, at level INFO, as `querying nsqd .../topic/unempty`.
 #[test]
 fn a_question_about_abilities_does_not_read_like_an_act() {
-    let (able, flag) = nsqd(1, true);
-    let admin = Admin::start(&[&flag, "--live-interval=0"]);
+    let able = nsqd(1, true);
+    let admin = admin(&[&able], &[]);
     admin.json("/api/abilities");
     // Lines are written later than their request is answered, and in the order of their events.
     admin.wait_for_log("200 GET /api/abilities ");
     let requests = able.requests();
-    let posts = requests
-        .iter()
-        .filter(|request| request.head.starts_with("POST"));
-    assert_eq!(posts.count(), 0, "{requests:?}");
+    let is_post = |request: &Received| request.head.starts_with("POST");
+    assert!(!requests.iter().any(is_post), "{requests:?}");
     assert!(!admin.log().contains("unempty"), "{}", admin.log());
 }
 
@@ -354,7 +320,7 @@ fn a_question_about_abilities_does_not_read_like_an_act() {
 fn a_question_leaves_no_trace() {
     let nsqd = Daemon::nsqd(&[]);
     nsqd.create_channel("t", "c");
-    let admin = Admin::start(&[&format!("--nsqd-http-address={}", nsqd.http)]);
+    let admin = Admin::start_direct([nsqd.http], &[]);
     let nodes = admin.json("/api/abilities")["nodes"].clone();
     assert_eq!(nodes.as_array().map(Vec::len), Some(1));
     let topics = nsqd.get("/stats?format=json").json()["topics"].clone();
@@ -411,12 +377,9 @@ fn the_audit_log_and_notifications_have_the_terms_and_the_number_of_messages() {
     nsqd.wait_for_figure("t", "c", "depth", 2);
     let audit = AuditLog::default();
     let endpoint = HttpServer::start(|_, _| Answer::status(200));
-    let admin = Admin::start(&[
-        &format!("--nsqd-http-address={}", nsqd.http),
-        "--live-interval=50ms",
-        &audit.flag(),
-        &format!("--notification-http-endpoint={}", endpoint.url("/told")),
-    ]);
+    let told = format!("--notification-http-endpoint={}", endpoint.url("/told"));
+    let flags = ["--live-interval=50ms", &audit.flag(), &told];
+    let admin = Admin::start_direct([nsqd.http], &flags);
     admin.wait_for("/api/live/topics/t", |answer| {
         answer["channels"][0]["depth"] == 2
     });
@@ -439,13 +402,9 @@ fn the_audit_log_and_notifications_have_the_terms_and_the_number_of_messages() {
         [none.clone(), none.clone(), none.clone(), json!(2)],
     ];
     let told = endpoint.wait_for(3);
-    let told = told.iter().map(test_support::http_server::Received::text);
-    let told = told.map(|text| serde_json::from_str(&text).expect("JSON"));
-    let found = audit
-        .lines()
-        .into_iter()
-        .chain(told)
-        .map(|json| details(&json));
+    let told = told.iter().map(Received::json);
+    let found = audit.lines().into_iter().chain(told);
+    let found = found.map(|json| details(&json));
     let expected = [expected.clone(), expected].concat();
     assert_eq!(found.collect::<Vec<_>>(), expected);
     let end = r#": done [for 10m, note "deploying"]"#;

@@ -6,18 +6,14 @@
 //! other programs, such as the originals.
 
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::thread::JoinHandle;
 
 use crate::dead_port::DeadPort;
 use crate::http::{Response, http};
-use crate::process::{LOG_LINES_MAX, Log, address_in};
+use crate::process::Process;
 use crate::{TIMEOUT, wait_until};
-
-/// The number of log lines that are printed when a test fails.
-const LOG_LINES_PRINTED: usize = 100;
 
 /// Returns the directory with the binaries of the workspace.
 pub fn binary_directory() -> PathBuf {
@@ -28,24 +24,34 @@ pub fn binary_directory() -> PathBuf {
         .to_path_buf()
 }
 
-/// A running nsqd or nsqlookupd. A drop kills the process. If the test is failing, the drop prints
-/// the log first.
+/// A running nsqd or nsqlookupd.
 #[derive(Debug)]
 pub struct Daemon {
-    name: &'static str,
     program: PathBuf,
     args: Vec<String>,
-    child: Child,
-    log: Arc<Log>,
-    drain: Option<JoinHandle<()>>,
+    process: Process,
     /// The address of the protocol.
     pub tcp: SocketAddr,
     /// The address of HTTP.
     pub http: SocketAddr,
     /// The addresses of a process that has ended.
     kept: Vec<DeadPort>,
-    // This field comes last, so the directory is removed after `drop` has killed the process.
-    data_path: Option<Arc<tempfile::TempDir>>,
+    // This field comes last, so the directory is removed after the drop of `process` has killed the process.
+    data_path: Option<tempfile::TempDir>,
+}
+
+impl Deref for Daemon {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for Daemon {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
 }
 
 impl Daemon {
@@ -58,7 +64,7 @@ impl Daemon {
             .expect("a temporary directory can be made");
         let mut all = vec![format!("--data-path={}", data_path.path().display())];
         all.extend(args.iter().map(|arg| (*arg).to_owned()));
-        Daemon::start("nsqd", "NSQD_BIN", all, Some(Arc::new(data_path)))
+        Daemon::start("nsqd", "NSQD_BIN", all, Some(data_path))
     }
 
     /// Starts an nsqd as [`Daemon::nsqd`] does, which registers with these nsqlookupds. Waits until it knows them.
@@ -91,7 +97,7 @@ impl Daemon {
         name: &'static str,
         variable: &str,
         args: Vec<String>,
-        data_path: Option<Arc<tempfile::TempDir>>,
+        data_path: Option<tempfile::TempDir>,
     ) -> Daemon {
         let program = match std::env::var_os(variable) {
             Some(path) => PathBuf::from(path),
@@ -101,20 +107,11 @@ impl Daemon {
             program.exists(),
             "{program:?} is missing: run `cargo build -p nsqd -p nsqlookupd`"
         );
-        let ports = ["127.0.0.1:0", "127.0.0.1:0"];
-        let Started {
-            child,
-            log,
-            drain,
-            addresses: (tcp, http),
-        } = Started::new(&program, &args, ports);
+        let (process, tcp, http) = launch(&program, &args, ["127.0.0.1:0"; 2]);
         Daemon {
-            name,
             program,
             args,
-            child,
-            log,
-            drain: Some(drain),
+            process,
             tcp,
             http,
             kept: Vec::new(),
@@ -127,16 +124,13 @@ impl Daemon {
     pub fn restart(&mut self) {
         self.kill();
         let ports = [self.tcp.to_string(), self.http.to_string()];
-        let started = Started::new(&self.program, &self.args, [&ports[0], &ports[1]]);
-        self.child = started.child;
-        self.log = started.log;
-        self.drain = Some(started.drain);
+        (self.process, _, _) = launch(&self.program, &self.args, [&ports[0], &ports[1]]);
         self.kept.clear();
     }
 
     /// Kills the process, and waits for its end. Connections to its addresses are refused until a restart.
     pub fn kill(&mut self) {
-        self.end();
+        self.process.kill();
         if self.kept.is_empty() {
             let addresses = [self.tcp, self.http].into_iter();
             let kept = addresses.filter_map(|address| {
@@ -146,17 +140,6 @@ impl Daemon {
             });
             self.kept = kept.collect();
         }
-    }
-
-    fn end(&mut self) {
-        // Both calls fail only if the process has been waited for already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-
-    /// Returns the process id.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
     }
 
     /// Returns the directory of an nsqd's files.
@@ -221,6 +204,17 @@ impl Daemon {
         );
     }
 
+    /// Waits until this nsqlookupd names so many nsqds of a topic. Panics with its last answer if it does not.
+    pub fn wait_for_producers(&self, topic: &str, count: usize) {
+        let target = format!("/lookup?topic={topic}");
+        let mut last = String::new();
+        let reached = wait_until(TIMEOUT, || {
+            last = self.get(&target).text();
+            last.matches("\"http_port\"").count() == count
+        });
+        assert!(reached, "{count} nsqds are expected: {last}");
+    }
+
     /// Returns a figure of a channel. Panics if there is no such channel.
     pub fn figure(&self, topic: &str, channel: &str, figure: &str) -> i64 {
         let channel = self.channel(topic, channel).expect("the channel exists");
@@ -238,41 +232,6 @@ impl Daemon {
                 .is_some_and(|channel| figures.iter().all(|figure| channel[*figure] == 0))
         });
         assert!(is_done, "{topic}/{channel} has messages: {last:?}");
-    }
-
-    /// Returns the log so far.
-    pub fn log(&self) -> String {
-        self.log.text(LOG_LINES_MAX)
-    }
-
-    /// Waits for a log line that contains `text` and returns it.
-    pub fn wait_for_log(&self, text: &str) -> String {
-        let line = self.log.wait_for(text, TIMEOUT);
-        line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
-    }
-
-    /// Sends a signal by name, such as `TERM`.
-    pub fn signal(&self, name: &str) {
-        send_signal(self.pid(), name);
-    }
-
-    /// Waits for the end of the process and of its log.
-    pub fn wait(&mut self) -> ExitStatus {
-        let status = wait_for_end(&mut self.child);
-        if let Some(drain) = self.drain.take() {
-            drain.join().expect("the log reader does not panic");
-        }
-        status
-    }
-}
-
-impl Drop for Daemon {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let log = self.log.text(LOG_LINES_PRINTED);
-            eprintln!("--- log of {} ---\n{log}---", self.name);
-        }
-        self.end();
     }
 }
 
@@ -314,47 +273,25 @@ pub fn wait_for_end(child: &mut Child) -> ExitStatus {
     status.expect("the process has ended")
 }
 
-/// A daemon that has just begun to listen.
-struct Started {
-    child: Child,
-    log: Arc<Log>,
-    drain: JoinHandle<()>,
-    addresses: (SocketAddr, SocketAddr),
-}
-
-impl Started {
-    fn new(program: &Path, args: &[String], [tcp, http]: [&str; 2]) -> Started {
-        let mut child = Command::new(program)
+/// Starts a daemon, and returns the process with its addresses of the protocol and of HTTP.
+fn launch(
+    program: &Path,
+    args: &[String],
+    [tcp, http]: [&str; 2],
+) -> (Process, SocketAddr, SocketAddr) {
+    let process = Process::start(
+        Command::new(program)
             .arg(format!("--tcp-address={tcp}"))
             .arg(format!("--http-address={http}"))
             .arg("--broadcast-address=127.0.0.1")
             .args(args)
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{program:?} cannot be run: {error}"));
-        let stderr = child.stderr.take().expect("stderr is piped");
-        let log = Arc::new(Log::default());
-        let drain = std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || log.drain(stderr)
-        });
-        let address = |text| {
-            log.wait_for(text, TIMEOUT)
-                .and_then(|line| address_in(&line))
-        };
-        let addresses = address(" TCP: listening on ").zip(address(" HTTP: listening on "));
-        let Some(addresses) = addresses else {
-            let _ = child.kill(); // It may have ended already.
-            let _ = child.wait();
-            panic!("{program:?} did not start:\n{}", log.text(LOG_LINES_MAX));
-        };
-        Started {
-            child,
-            log,
-            drain,
-            addresses,
-        }
-    }
+            .stdout(Stdio::null()),
+    );
+    let address = |text| process.wait_for_address(text);
+    let addresses = address(" TCP: listening on ").zip(address(" HTTP: listening on "));
+    let Some((tcp, http)) = addresses else {
+        panic!("{program:?} did not start");
+    };
+    (process, tcp, http)
 }

@@ -30,6 +30,12 @@ impl Response {
         }
     }
 
+    /// Returns the field `message` of the JSON. Panics if there is none.
+    pub fn message(&self) -> String {
+        let message = self.json()["message"].as_str().map(str::to_owned);
+        message.unwrap_or_else(|| panic!("no message: {}", self.text()))
+    }
+
     /// Returns the first header of this name (in lower case).
     pub fn header(&self, name: &str) -> Option<&str> {
         let found = self.headers.iter().find(|(key, _)| key == name);

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::{TIMEOUT, wait_until};
 
@@ -26,9 +27,19 @@ impl Received {
         self.head.split(' ').nth(1).unwrap_or_default()
     }
 
+    /// Returns the target without its query.
+    pub fn path(&self) -> &str {
+        self.target().split('?').next().unwrap_or_default()
+    }
+
     /// Returns the body as text.
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// Returns the body as JSON. Panics if the body is not JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body).expect("the body is JSON")
     }
 }
 
@@ -50,13 +61,44 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Returns an answer with this status and a short body.
-    pub fn status(status: u16) -> Answer {
+    /// Returns an answer without further headers.
+    pub fn new(status: u16, body: impl AsRef<[u8]>) -> Answer {
         Answer {
             status,
             headers: Vec::new(),
-            body: b"answer".to_vec(),
+            body: body.as_ref().to_vec(),
         }
+    }
+
+    /// Returns an answer with this status and a short body.
+    pub fn status(status: u16) -> Answer {
+        Answer::new(status, "answer")
+    }
+
+    /// Returns the answer of NSQ's daemons to an address that they do not know.
+    pub fn not_found() -> Answer {
+        Answer::new(404, r#"{"message":"NOT_FOUND"}"#)
+    }
+
+    /// Returns this answer with a further header line.
+    #[must_use]
+    pub fn with(mut self, header: impl Into<String>) -> Answer {
+        self.headers.push(header.into());
+        self
+    }
+}
+
+impl From<Value> for Answer {
+    /// Returns a success with this JSON.
+    fn from(body: Value) -> Answer {
+        Answer::new(200, body.to_string())
+    }
+}
+
+impl From<&str> for Answer {
+    /// Returns a success with this body.
+    fn from(body: &str) -> Answer {
+        Answer::new(200, body)
     }
 }
 

@@ -1,9 +1,10 @@
 //! The parts that tests of several programs share: an HTTP client, processes and their output,
-//! running daemons, the parser of Prometheus, packages of other ecosystems, small file systems, and the differential tests
+//! running daemons, a proxy that cuts connections, the parser of Prometheus, packages of other ecosystems, small file systems, and the differential tests
 //! against the originals. No program depends on it. What only one crate's tests need stays in that crate.
 
 #![forbid(unsafe_code)]
 
+pub mod cutting_proxy;
 pub mod daemon;
 pub mod dead_port;
 pub mod differential;

@@ -10,20 +10,11 @@ pub const ADDRESS: &str = "original:4151";
 /// Starts a server that answers `/info` and `/stats` as NSQ's own nsqd with these topics does, and everything
 /// else with 404. Reach the server at [`HttpServer::address`]: [`ADDRESS`] is only its name.
 pub fn start(topics: Value) -> HttpServer {
-    HttpServer::start(move |request, _| {
-        let path = request.target().split('?').next().unwrap_or_default();
-        let (status, body) = match path {
-            "/info" => (
-                200,
-                json!({"version": "1.3.0", "broadcast_address": "original", "http_port": 4151}),
-            ),
-            "/stats" => (200, json!({"health": "OK", "topics": topics})),
-            _ => (404, json!({"message": "NOT_FOUND"})),
-        };
-        Answer {
-            status,
-            headers: Vec::new(),
-            body: body.to_string().into_bytes(),
+    HttpServer::start(move |request, _| match request.path() {
+        "/info" => {
+            json!({"version": "1.3.0", "broadcast_address": "original", "http_port": 4151}).into()
         }
+        "/stats" => json!({"health": "OK", "topics": topics}).into(),
+        _ => Answer::not_found(),
     })
 }

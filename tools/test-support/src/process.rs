@@ -4,16 +4,138 @@ use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Read};
 use std::net::SocketAddr;
 use std::os::unix::process::ExitStatusExt;
-use std::process::{Command, ExitStatus, Stdio};
+use std::path::Path;
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::wait_until;
+use crate::daemon::{send_signal, wait_for_end};
+use crate::{TIMEOUT, wait_until};
 
 /// The most log lines that are kept for the report of a failure.
 pub const LOG_LINES_MAX: usize = 20_000;
+
+/// The number of log lines that are printed when a test fails.
+const LOG_LINES_PRINTED: usize = 200;
+
+/// A running process, whose standard error is its log. A drop kills the process. If the test is failing, the drop prints the
+/// log first.
+#[derive(Debug)]
+pub struct Process {
+    child: Child,
+    log: Arc<Log>,
+    drain: Option<JoinHandle<()>>,
+    name: String,
+}
+
+impl Process {
+    /// Starts a command, whose input and output are those of the command.
+    pub fn start(command: &mut Command) -> Process {
+        let mut child = command
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{command:?} cannot be run: {error}"));
+        let stderr = child.stderr.take().expect("stderr is piped");
+        let log = Arc::new(Log::default());
+        let drain = std::thread::spawn({
+            let log = Arc::clone(&log);
+            move || log.drain(stderr)
+        });
+        let program = Path::new(command.get_program()).file_name();
+        Process {
+            child,
+            log,
+            drain: Some(drain),
+            name: program.unwrap_or_default().display().to_string(),
+        }
+    }
+
+    /// Returns the standard input. A drop closes it.
+    pub fn stdin(&mut self) -> ChildStdin {
+        self.child.stdin.take().expect("it is taken once")
+    }
+
+    /// Returns the lines of the standard output, as they come.
+    pub fn lines(&mut self) -> impl Iterator<Item = String> + use<> {
+        let stdout: ChildStdout = self.child.stdout.take().expect("it is taken once");
+        let lines = BufReader::new(stdout).lines();
+        lines.map(|line| line.expect("the output is text"))
+    }
+
+    /// Returns the process id.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Returns the log so far.
+    pub fn log(&self) -> String {
+        self.log.text(LOG_LINES_MAX)
+    }
+
+    /// Waits for a log line that contains `text` and returns it.
+    pub fn wait_for_log(&self, text: &str) -> String {
+        let line = self.log.wait_for(text, TIMEOUT);
+        line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
+    }
+
+    /// Waits for a log line that contains `text`, and returns the address at its end. `None`: the process has ended before.
+    pub fn wait_for_address(&self, text: &str) -> Option<SocketAddr> {
+        let line = self.log.wait_for(text, TIMEOUT);
+        line.and_then(|line| address_in(&line))
+    }
+
+    /// Sends a signal by name, such as `TERM`.
+    pub fn signal(&self, name: &str) {
+        send_signal(self.pid(), name);
+    }
+
+    /// Returns true if the process has ended.
+    pub fn has_ended(&mut self) -> bool {
+        let ended = self.child.try_wait();
+        ended.expect("a child can be waited for").is_some()
+    }
+
+    /// Waits for the end of the process and of its log.
+    pub fn wait(&mut self) -> ExitStatus {
+        let status = wait_for_end(&mut self.child);
+        if let Some(drain) = self.drain.take() {
+            drain.join().expect("the log reader does not panic");
+        }
+        status
+    }
+
+    /// Sends a signal, and returns the exit code and the log.
+    pub fn end(&mut self, signal: &str) -> (Option<i32>, String) {
+        self.signal(signal);
+        (self.wait().code(), self.log())
+    }
+
+    /// Ends the process by SIGTERM. Panics if the exit code is not 0.
+    pub fn stop(&mut self) {
+        let (code, log) = self.end("TERM");
+        assert_eq!(code, Some(0), "{log}");
+    }
+
+    /// Kills the process, and waits for its end.
+    pub fn kill(&mut self) {
+        // Both calls fail only if the process has been waited for already.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.log.text(LOG_LINES_PRINTED);
+            eprintln!("--- log of {} ---\n{log}---", self.name);
+        }
+        self.kill();
+    }
+}
 
 /// Returns the address in a log line, or `None` for the path of a unix socket.
 pub fn address_in(line: &str) -> Option<SocketAddr> {

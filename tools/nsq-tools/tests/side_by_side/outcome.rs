@@ -76,9 +76,7 @@ impl Surroundings {
                 source.post(&target, message.as_slice()).expect_status(200);
             }
             if let Some(lookupd) = &lookupd {
-                let target = format!("/lookup?topic={topic}");
-                let known = || lookupd.get(&target).text().contains("127.0.0.1");
-                assert!(wait_until(TIMEOUT, known), "{}: not registered", case.name);
+                lookupd.wait_for_producers(topic, 1);
             }
         }
         let mut destinations = Vec::new();

@@ -166,18 +166,16 @@ impl Seen {
     }
 }
 
-impl App {
-    /// Answers `/metrics`.
-    pub(super) fn metrics(&self) -> Reply {
-        let mut out = Exposition::default();
-        let seen = Seen::of(self);
-        append(&mut out, &BUILD, &seen);
-        append_process(&mut out, self.started);
-        for row in ROWS {
-            append(&mut out, row, &seen);
-        }
-        Reply::new(StatusCode::OK, CONTENT_TYPE, out.end().concat())
+/// Answers `/metrics`.
+pub(super) fn metrics(app: &App) -> Reply {
+    let mut out = Exposition::default();
+    let seen = Seen::of(app);
+    append(&mut out, &BUILD, &seen);
+    append_process(&mut out, app.started);
+    for row in ROWS {
+        append(&mut out, row, &seen);
     }
+    Reply::new(StatusCode::OK, CONTENT_TYPE, out.end().concat())
 }
 
 fn append(out: &mut Exposition, (family, names, read): &Row, seen: &Seen) {

@@ -23,61 +23,59 @@ const BASE_MARK: &str = "{{base}}";
 const POLICY: &str = "default-src 'self'; object-src 'none'; base-uri 'self'; form-action 'self'; \
                       frame-ancestors 'self'";
 
-impl App {
-    /// Returns the page, which is the same for all its addresses but for the base.
-    pub(super) fn page(&self, request: &Request) -> Reply {
-        let Some(page) = self.assets.get("index.html") else {
-            return not_found();
-        };
-        let base = match self.config.base_path.as_str() {
-            "/" => relative_base(request.path()),
-            base => format!("{base}/"),
-        };
-        let page = String::from_utf8_lossy(&page.content);
-        Reply::html(page.replace(BASE_MARK, &escape_html(&base)), POLICY)
-    }
+/// Returns the page, which is the same for all its addresses but for the base.
+pub(super) fn page(app: &App, request: &Request) -> Reply {
+    let Some(page) = app.assets.get("index.html") else {
+        return not_found();
+    };
+    let base = match app.config.base_path.as_str() {
+        "/" => relative_base(request.path()),
+        base => format!("{base}/"),
+    };
+    let page = String::from_utf8_lossy(&page.content);
+    Reply::html(page.replace(BASE_MARK, &escape_html(&base)), POLICY)
+}
 
-    /// Returns a file of the page.
-    pub(super) fn asset(&self, name: &str, request: &Request) -> Reply {
-        let Some(asset) = self.assets.get(name) else {
-            return not_found();
-        };
-        let file = Reply::file(asset.content_type, asset.content);
-        match asset.etag {
-            Some(etag) if request.header(IF_NONE_MATCH.as_str()).contains(&etag) => {
-                Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&etag)
-            }
-            Some(etag) => file.with_etag(&etag),
-            None => file,
+/// Returns a file of the page.
+pub(super) fn asset(app: &App, name: &str, request: &Request) -> Reply {
+    let Some(asset) = app.assets.get(name) else {
+        return not_found();
+    };
+    let file = Reply::file(asset.content_type, asset.content);
+    match asset.etag {
+        Some(etag) if request.header(IF_NONE_MATCH.as_str()).contains(&etag) => {
+            Reply::empty(StatusCode::NOT_MODIFIED).with_etag(&etag)
         }
+        Some(etag) => file.with_etag(&etag),
+        None => file,
     }
+}
 
-    /// Returns what the page needs to know. The user and the right to act are those of this request.
-    pub(super) fn settings(&self, request: &Request) -> Reply {
-        let user = self.user(request);
-        let graphite = &self.config.graphite;
-        // Otherwise the page offers a field for a name.
-        let is_known = !user.is_empty() || !basic_user(request.headers()).is_empty();
-        Reply::json(to_string(&json_object! {
-            version: NSQ_VERSION,
-            base_path: &self.config.base_path,
-            user: &user,
-            is_user_known: is_known,
-            // The page shows the reason, because an admin would look for the buttons otherwise.
-            ignored_user: self.ignored_user(request).unwrap_or_default(),
-            is_admin: self.access.is_admin(&user),
-            may_read_bodies: self.access.may_read_bodies(&user),
-            is_lookup_mode: self.cluster.is_lookup_mode(),
-            nsqlookupd: self.cluster.lookupds(),
-            name_rule: name_rule(),
-            live: self.collector.is_some(),
-            graph_enabled: self.graphite.forward.is_some(),
-            statsd_interval: graphite.interval.as_secs(),
-            statsd_counter_format: &graphite.counter_format,
-            statsd_gauge_format: &graphite.gauge_format,
-            statsd_prefix: &graphite.prefix,
-        }))
-    }
+/// Returns what the page needs to know. The user and the right to act are those of this request.
+pub(super) fn settings(app: &App, request: &Request) -> Reply {
+    let user = app.user(request);
+    let graphite = &app.config.graphite;
+    // Otherwise the page offers a field for a name.
+    let is_known = !user.is_empty() || !basic_user(request.headers()).is_empty();
+    Reply::json(to_string(&json_object! {
+        version: NSQ_VERSION,
+        base_path: &app.config.base_path,
+        user: &user,
+        is_user_known: is_known,
+        // The page shows the reason, because an admin would look for the buttons otherwise.
+        ignored_user: app.ignored_user(request).unwrap_or_default(),
+        is_admin: app.access.is_admin(&user),
+        may_read_bodies: app.access.may_read_bodies(&user),
+        is_lookup_mode: app.cluster.is_lookup_mode(),
+        nsqlookupd: app.cluster.lookupds(),
+        name_rule: name_rule(),
+        live: app.collector.is_some(),
+        graph_enabled: app.graphite.forward.is_some(),
+        statsd_interval: graphite.interval.as_secs(),
+        statsd_counter_format: &graphite.counter_format,
+        statsd_gauge_format: &graphite.gauge_format,
+        statsd_prefix: &graphite.prefix,
+    }))
 }
 
 /// Returns the way from an address to nsqadmin's root, such as `../` from `/topics/orders`. The browser's address may have a prefix

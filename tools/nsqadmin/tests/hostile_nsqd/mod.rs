@@ -1,29 +1,21 @@
 //! A stand-in for an nsqd whose figures are as large as possible: beyond 2^53, no number of JavaScript is exact.
 
-use crate::support::answer;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
-use test_support::http_server::HttpServer;
+use test_support::http_server::{Answer, HttpServer};
 
 /// Starts the stand-in. It has the topic `huge` with the channel `archive`, a consumer, a producer and a message.
 pub(crate) fn start() -> HttpServer {
     // Counters that jump up and down have rates as large as themselves.
     let is_high = AtomicBool::new(false);
-    HttpServer::start(move |request, _| {
-        let path = request.target().split('?').next().unwrap_or_default();
-        let counter = match path {
-            "/stats" if is_high.fetch_xor(true, Ordering::Relaxed) => i64::MAX,
-            _ => 0,
-        };
-        let (status, body) = match path {
-            "/info" => (200, info().to_string()),
-            "/stats" => (200, stats(counter).to_string()),
-            "/metrics" => (200, METRICS.to_owned()),
-            "/topic/peek" | "/channel/peek" => (200, messages().to_string()),
-            _ => (404, json!({"message": "NOT_FOUND"}).to_string()),
-        };
-        answer(status, body)
+    HttpServer::start(move |request, _| match request.path() {
+        "/info" => info().into(),
+        "/stats" if is_high.fetch_xor(true, Ordering::Relaxed) => stats(i64::MAX).into(),
+        "/stats" => stats(0).into(),
+        "/metrics" => METRICS.into(),
+        "/topic/peek" | "/channel/peek" => messages().into(),
+        _ => Answer::not_found(),
     })
 }
 

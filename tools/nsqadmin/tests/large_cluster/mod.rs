@@ -1,14 +1,13 @@
 //! A stand-in for a large cluster: an nsqlookupd, and three nsqds that all have the same 10,000 topics with two channels
 //! each. Real nsqds of this size would need a minute to register their topics, and another one to remove their files.
 
-use crate::support::answer;
 use std::fmt::Write as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use serde_json::json;
-use test_support::http_server::HttpServer;
+use test_support::http_server::{Answer, HttpServer};
 
 /// The topics. Each node has all of them.
 const TOPICS: usize = 10_000;
@@ -53,34 +52,31 @@ pub(crate) fn start() -> HttpServer {
     });
     let of_a_topic = of_a_topic.to_string();
     HttpServer::start(move |request, _| {
-        let target = request.target();
         let to = |next| {
             state.store(next, Ordering::Relaxed);
-            (200, "OK".to_owned())
+            "OK".into()
         };
-        let (status, body) = match target.split('?').next().unwrap_or_default() {
-            "/topics" => (200, topics.clone()),
-            "/nodes" => (200, nodes.clone()),
-            "/lookup" => (200, of_a_topic.clone()),
-            "/switch" if target.ends_with("idle") => to(IDLE),
-            "/switch" if target.ends_with("busy") => to(BUSY),
+        match request.path() {
+            "/topics" => topics.as_str().into(),
+            "/nodes" => nodes.as_str().into(),
+            "/lookup" => of_a_topic.as_str().into(),
+            "/switch" if request.target().ends_with("idle") => to(IDLE),
+            "/switch" if request.target().ends_with("busy") => to(BUSY),
             "/switch" => to(SILENT),
-            _ => (404, json!({"message": "NOT_FOUND"}).to_string()),
-        };
-        answer(status, body)
+            _ => Answer::not_found(),
+        }
     })
 }
 
 fn nsqd(node: usize, state: Arc<AtomicU8>) -> HttpServer {
-    HttpServer::start(move |request, _| {
-        let path = request.target().split('?').next().unwrap_or_default();
-        match (path, state.load(Ordering::Relaxed)) {
-            ("/stats", SILENT) => answer(503, json!({"message": "BUSY"}).to_string()),
-            ("/stats", state) => answer(200, stats(node, state == BUSY)),
-            ("/info", _) => answer(200, json!({"version": "1.3.0"}).to_string()),
-            _ => answer(404, json!({"message": "NOT_FOUND"}).to_string()),
-        }
-    })
+    HttpServer::start(
+        move |request, _| match (request.path(), state.load(Ordering::Relaxed)) {
+            ("/stats", SILENT) => Answer::new(503, r#"{"message":"BUSY"}"#),
+            ("/stats", state) => stats(node, state == BUSY).as_str().into(),
+            ("/info", _) => json!({"version": "1.3.0"}).into(),
+            _ => Answer::not_found(),
+        },
+    )
 }
 
 fn stats(node: usize, is_busy: bool) -> String {

@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 use test_support::http::{Response, http};
 use test_support::http_server::{Answer, HttpServer, Received};
 use test_support::packages::install;
-use test_support::process::run;
+use test_support::process::{Process, run};
 use test_support::skip::{network_lacks, not_tested};
 use test_support::{TIMEOUT, wait_until};
 use url::Url;
@@ -23,22 +23,11 @@ use super::ask;
 /// The longest time that Go may take.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
-/// A running oauth2-proxy that listens on a unix socket. A drop kills it.
+/// A running oauth2-proxy that listens on a unix socket.
 pub(super) struct OAuth2Proxy {
-    child: Child,
+    _process: Process,
     directory: TempDir,
     issuer: HttpServer,
-}
-
-impl Drop for OAuth2Proxy {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            let log = fs::read_to_string(self.directory.path().join("log"));
-            eprintln!("--- log of oauth2-proxy ---\n{}", log.unwrap_or_default());
-        }
-        let _ = self.child.kill(); // It may have ended already.
-        let _ = self.child.wait();
-    }
 }
 
 impl OAuth2Proxy {
@@ -49,20 +38,15 @@ impl OAuth2Proxy {
         let key = Key::new(directory.path());
         let email = email.to_owned();
         let issuer = HttpServer::start(move |request, _| issue(request, &key, &email));
-        let log = fs::File::create(directory.path().join("log")).expect("a file can be made");
         let socket = directory.path().join("socket");
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(flags)
             .arg(format!("--oidc-issuer-url={}", issuer.url("")))
             .arg(format!("--http-address=unix://{}", socket.display()))
-            .args(["--client-secret=x", "--cookie-secret=0123456789abcdef"])
-            .stdin(Stdio::null())
-            .stdout(log.try_clone().expect("a descriptor is left"))
-            .stderr(log)
-            .spawn()
-            .expect("oauth2-proxy can be run");
+            .args(["--client-secret=x", "--cookie-secret=0123456789abcdef"]);
         let proxy = OAuth2Proxy {
-            child,
+            _process: Process::start(command.stdin(Stdio::null()).stdout(Stdio::null())),
             directory,
             issuer,
         };
@@ -217,11 +201,7 @@ fn issue(request: &Received, key: &Key, email: &str) -> Answer {
         }
         _ => return Answer::status(404),
     };
-    Answer {
-        status: 200,
-        headers: vec!["Content-Type: application/json".to_owned()],
-        body: answer.to_string().into_bytes(),
-    }
+    Answer::from(answer).with("Content-Type: application/json")
 }
 
 /// Sends a browser back to the proxy with a code.
@@ -234,8 +214,5 @@ fn send_back(url: &Url) -> Answer {
     back.query_pairs_mut()
         .append_pair("code", "x")
         .append_pair("state", &parameter("state"));
-    Answer {
-        headers: vec![format!("Location: {back}")],
-        ..Answer::status(302)
-    }
+    Answer::status(302).with(format!("Location: {back}"))
 }

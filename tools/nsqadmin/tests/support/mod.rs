@@ -2,18 +2,17 @@
 
 #![allow(unreachable_pub)]
 
-use std::net::SocketAddr;
+use std::io::Write;
+use std::net::{SocketAddr, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 use tempfile::TempDir;
-use test_support::daemon::{Daemon, send_signal, wait_for_end};
+use test_support::daemon::Daemon;
 use test_support::http::{Response, http_with_headers};
-use test_support::http_server::Answer;
-use test_support::process::{Exit, LOG_LINES_MAX, Log, address_in, run};
+use test_support::process::{Exit, Process, run};
 use test_support::{TIMEOUT, wait_until};
 
 /// Runs the program under test with exactly these arguments and waits for its end.
@@ -80,15 +79,6 @@ pub fn create_topic(lookupd: &Daemon, topic: &str) {
     lookupd.post(&target, b"").expect_status(200);
 }
 
-/// Returns an answer of a server without headers of its own.
-pub fn answer(status: u16, body: impl AsRef<[u8]>) -> Answer {
-    Answer {
-        status,
-        headers: Vec::new(),
-        body: body.as_ref().to_vec(),
-    }
-}
-
 /// Checks that the body of an answer has a text.
 pub fn assert_text(answer: &Response, text: &str) {
     let body = answer.text();
@@ -109,13 +99,24 @@ pub const PATIENT: [&str; 2] = [
     "--http-client-request-timeout=30s",
 ];
 
-/// A running nsqadmin on a free port of 127.0.0.1. A drop kills it. If the test is failing, the drop
-/// prints its log first.
+/// A running nsqadmin on a free port of 127.0.0.1.
 pub struct Admin {
-    child: Child,
-    log: Arc<Log>,
-    drain: Option<JoinHandle<()>>,
+    process: Process,
     pub http: SocketAddr,
+}
+
+impl Deref for Admin {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for Admin {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
 }
 
 impl Admin {
@@ -131,46 +132,59 @@ impl Admin {
 
     /// Starts the program under test, which asks these nsqlookupds.
     pub fn start_at(lookupds: &[&Daemon], args: &[&str]) -> Admin {
-        let flags = lookupds
-            .iter()
-            .map(|lookupd| format!("--lookupd-http-address={}", lookupd.http));
-        let flags: Vec<String> = flags.collect();
-        let args: Vec<&str> = flags
-            .iter()
-            .map(String::as_str)
-            .chain(args.iter().copied())
-            .collect();
-        Admin::start(&args)
+        let addresses = lookupds.iter().map(|lookupd| lookupd.http);
+        Admin::start_with("lookupd-http-address", addresses, args)
+    }
+
+    /// Starts the program under test, which asks these nsqds, and no nsqlookupds.
+    pub fn start_direct(nsqds: impl IntoIterator<Item = SocketAddr>, args: &[&str]) -> Admin {
+        Admin::start_with("nsqd-http-address", nsqds, args)
+    }
+
+    /// Starts the program under test, whose only nsqd is not there, without live figures.
+    pub fn start_alone(args: &[&str]) -> Admin {
+        let nobody = SocketAddr::from(([127, 0, 0, 1], 1));
+        Admin::start_direct([nobody], &[&["--live-interval=0"], args].concat())
+    }
+
+    fn start_with(
+        flag: &str,
+        addresses: impl IntoIterator<Item = SocketAddr>,
+        args: &[&str],
+    ) -> Admin {
+        let addresses = addresses.into_iter();
+        let flags: Vec<String> = addresses.map(|it| format!("--{flag}={it}")).collect();
+        let flags = flags.iter().map(String::as_str);
+        Admin::start(&flags.chain(args.iter().copied()).collect::<Vec<_>>())
     }
 
     /// Starts the program under test, or another. The error is its standard error.
     pub fn try_start(args: &[String], program: Option<&Path>) -> Result<Admin, String> {
-        let mut child = Command::new(program.map_or_else(path, Path::to_path_buf))
-            .arg("--http-address=127.0.0.1:0")
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program can be run");
-        let stderr = child.stderr.take().expect("stderr is piped");
-        let log = Arc::new(Log::default());
-        let drain = std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || log.drain(stderr)
-        });
-        let line = log.wait_for(" HTTP: listening on ", TIMEOUT);
-        let Some(http) = line.and_then(|line| address_in(&line)) else {
-            let _ = child.kill(); // It may have ended already.
-            let _ = child.wait();
-            return Err(log.text(LOG_LINES_MAX));
-        };
-        Ok(Admin {
-            child,
-            log,
-            drain: Some(drain),
-            http,
-        })
+        let process = Process::start(
+            Command::new(program.map_or_else(path, Path::to_path_buf))
+                .arg("--http-address=127.0.0.1:0")
+                .args(args)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null()),
+        );
+        match process.wait_for_address(" HTTP: listening on ") {
+            Some(http) => Ok(Admin { process, http }),
+            None => Err(process.log()),
+        }
+    }
+
+    /// Returns the URL of a path.
+    pub fn url(&self, path: &str) -> String {
+        format!("http://{}{path}", self.http)
+    }
+
+    /// Opens a connection that has sent these bytes.
+    pub fn connect(&self, bytes: &[u8]) -> TcpStream {
+        let mut stream = TcpStream::connect(self.http).expect("nsqadmin listens");
+        let timeout = stream.set_read_timeout(Some(TIMEOUT));
+        timeout.expect("a socket has a timeout");
+        stream.write_all(bytes).expect("nsqadmin reads");
+        stream
     }
 
     /// Sends a request.
@@ -230,51 +244,5 @@ impl Admin {
         let last = last.unwrap_or_default();
         assert!(reached, "{target} is not as wanted: {last}");
         last
-    }
-
-    /// Returns the log so far.
-    pub fn log(&self) -> String {
-        self.log.text(LOG_LINES_MAX)
-    }
-
-    /// Waits for a log line that contains `text` and returns it.
-    pub fn wait_for_log(&self, text: &str) -> String {
-        let line = self.log.wait_for(text, TIMEOUT);
-        line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
-    }
-
-    /// Returns the id of the process.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Sends a signal by name, such as `TERM`.
-    pub fn signal(&self, name: &str) {
-        send_signal(self.child.id(), name);
-    }
-
-    /// Waits for the end of the process and of its log.
-    pub fn wait(&mut self) -> ExitStatus {
-        let status = wait_for_end(&mut self.child);
-        if let Some(drain) = self.drain.take() {
-            drain.join().expect("the log reader does not panic");
-        }
-        status
-    }
-
-    /// Returns true while the process runs.
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for Admin {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("--- log of nsqadmin ---\n{}---", self.log());
-        }
-        // Both calls fail only if the process has been waited for already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 
 /// A proxy in front of a server, until the test process ends.
+#[derive(Debug)]
 pub struct CuttingProxy {
     /// The address of the proxy.
     pub address: SocketAddr,
@@ -14,19 +15,19 @@ pub struct CuttingProxy {
 }
 
 impl CuttingProxy {
-    /// Starts a proxy. Connections forward `sent` bytes to the server and `received` bytes back in turns: when the first
-    /// connection has forwarded `sent`, it breaks in both directions, and the second one breaks after `received`.
-    pub fn start(server: SocketAddr, sent: u64, received: u64) -> CuttingProxy {
+    /// Starts a proxy. `limits` gets the number of connections before this one, and returns the most bytes that the
+    /// connection forwards to the server and back. When one direction has had its bytes, both break.
+    pub fn start(
+        server: SocketAddr,
+        mut limits: impl FnMut(u64) -> [u64; 2] + Send + 'static,
+    ) -> CuttingProxy {
         let listener = TcpListener::bind("127.0.0.1:0").expect("the system has a free port");
         let address = listener.local_addr().expect("a listener has an address");
         let connections = Arc::new(AtomicU64::new(0));
         let count = Arc::clone(&connections);
         thread::spawn(move || {
             for client in listener.incoming().flatten() {
-                let (to_server, to_client) = match count.fetch_add(1, Ordering::Relaxed) % 2 {
-                    0 => (sent, u64::MAX),
-                    _ => (u64::MAX, received),
-                };
+                let [to_server, to_client] = limits(count.fetch_add(1, Ordering::Relaxed));
                 let Ok(server) = TcpStream::connect(server) else {
                     continue;
                 };
