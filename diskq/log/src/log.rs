@@ -352,22 +352,21 @@ impl Log {
             damaged_count: self.segments.damaged_count,
             sync_count: self.sync.ended_count,
             sync_time: self.sync.ended_time,
-            health: self.health().map(ToString::to_string),
             ..LogStats::default()
         };
         let mut add_mapping = |bytes: usize| {
-            stats.resident_bytes += bytes as u64;
+            stats.memory_bytes += bytes as u64;
             stats.mappings += 1;
         };
         for segment in self.segments.iter() {
-            stats.segments += 1;
-            stats.bytes_on_disk += u64::from(segment.head.bytes);
+            stats.segment_count += 1;
+            stats.disk_bytes += u64::from(segment.head.bytes);
             match segment.residency {
                 Residency::Mapped(_) | Residency::Spilling { .. } | Residency::Loaded(_) => {
                     add_mapping(segment.head.bytes as usize);
                 }
                 Residency::Cold | Residency::Loading(_) | Residency::Lost => {
-                    stats.cold_segments += 1
+                    stats.cold_segment_count += 1
                 }
             }
         }
@@ -375,7 +374,7 @@ impl Log {
             add_mapping(buffer.as_ref().len());
         }
         for stocked in self.supply.stock() {
-            stats.bytes_on_disk += stocked.bytes() as u64;
+            stats.disk_bytes += stocked.bytes() as u64;
             add_mapping(stocked.bytes());
         }
         stats

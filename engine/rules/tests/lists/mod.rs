@@ -1,6 +1,7 @@
 //! A broker over a simulated disk that processes long lists in small slices.
 
-use diskq::{ChannelFacts, Crash, Keeper, LogOptions, SimFiles, TopicFacts, open_log};
+use diskq::{ChannelFacts, Keeper, LogOptions, TopicFacts, open_log};
+use diskq_sim::{Crash, SimFiles};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
     Broker, BrokerOptions, ClientId, DeadLetterRules, GraceOptions, Now, Output, Sent, Wakeup,

@@ -4,7 +4,8 @@
 //! delivered or will be. A broker that remembers a key whose message is lost answers the next try with OK and stores
 //! nothing, so this message never arrives.
 
-use diskq::{Crash, DataPath, Keeper, LogOptions, Seq, SimFiles, open_log};
+use diskq::{DataPath, Keeper, LogOptions, Seq, open_log};
+use diskq_sim::{Crash, SimFiles};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
     Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, KeyWindow,
