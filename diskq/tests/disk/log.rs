@@ -1077,7 +1077,10 @@ fn nothing_new_is_made_while_enough_is_being_spilled() {
         spills.extend(more);
     }
     let mappings = world.log.stats().mappings;
-    assert!(mappings <= SPILLING_ENOUGH + 6, "{mappings} mappings");
+    assert!(
+        mappings <= u64::from(SPILLING_ENOUGH) + 6,
+        "{mappings} mappings"
+    );
     spills.into_iter().for_each(|spill| world.answer(spill));
     world.drain();
 }

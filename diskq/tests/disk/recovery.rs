@@ -1,13 +1,12 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use diskq::{DataPath, DiskError, Files, Keeper, log_path, open_log, read_log};
-use diskq_log::checkpoint::{self, CHECKPOINT_FILE, FILE_BYTES_MIN, NUMBER_MAX, PLACES, Roster};
-use diskq_log::range::{normalise, within, without};
+use diskq::{Files, Keeper, log_path, open_log};
+use diskq_log::checkpoint::{self, CHECKPOINT_FILE, PLACES, Roster};
 use diskq_log::{
-    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Damage,
-    DamageKind, Durable, FoundLog, Log, LogOptions, Pages, Recovered, Run, STATE_FILES, Segment,
-    SegmentNumber, SeqRange, SlotKind, Taken, segment, segment_file,
+    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, DamageKind,
+    Durable, Log, Pages, Recovered, Run, STATE_FILES, SegmentNumber, SeqRange, SlotKind, Taken,
+    segment, segment_file,
 };
 use diskq_sim::{Call, Crash, Fault, SimFiles};
 use wire::id::{SEQ_MAX, Seq};

@@ -1,8 +1,8 @@
 use std::io;
 use std::path::Path;
 
-use diskq::Files;
-use diskq_log::Pages;
+use diskq::{Files, SyncError};
+use diskq_log::{Memory, Pages};
 use diskq_sim::{Call, Crash, SimFiles};
 
 const PATH: &str = "/data/t.log/file";

@@ -1133,11 +1133,7 @@ impl Broker {
         let topics = self.by_name.values().map(|key| &self.topics[*key]);
         topics
             .filter(|topic| !topic.is_withdrawn)
-            .flat_map(|topic| {
-                let channels = topic.channels.iter().map(|(_, channel)| channel);
-                let channels = channels.map(|c| Change::channel(&topic.name, &c.name, true));
-                std::iter::once(Change::topic(&topic.name, true)).chain(channels)
-            })
+            .flat_map(|topic| topic.changes(true))
             .collect()
     }
 

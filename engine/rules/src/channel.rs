@@ -182,7 +182,7 @@ impl Channel {
     /// message in flight does not count. 0 also for a message that is not among the first [`LOOKED_AT_MAX`] of its list:
     /// requeued and deferred messages are not in the order of their seqs.
     pub(crate) fn failed_attempts(&self, seq: Seq) -> u16 {
-        let in_flight = self.window.entry(seq);
+        let in_flight = self.window.get(seq);
         if let Some(entry) = in_flight {
             return entry.attempts.saturating_sub(1);
         }

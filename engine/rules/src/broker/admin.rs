@@ -608,11 +608,7 @@ impl Broker {
             if may_withdraw && owed.total() == before && !topic.is_withdrawn {
                 topic.is_withdrawn = true;
                 withdrawn_count += 1;
-                for (_, channel) in topic.channels.iter() {
-                    let change = Change::channel(&topic.name, &channel.name, false);
-                    out.push(Output::Changed(change));
-                }
-                out.push(Output::Changed(Change::topic(&topic.name, false)));
+                out.extend(topic.changes(false).rev().map(Output::Changed));
             }
         }
         owed
@@ -622,12 +618,7 @@ impl Broker {
     pub(super) fn announce_again(&mut self, key: TopicKey) {
         let topic = &mut self.topics[key];
         if std::mem::take(&mut topic.is_withdrawn) {
-            self.out
-                .push(Output::Changed(Change::topic(&topic.name, true)));
-            for (_, channel) in topic.channels.iter() {
-                let change = Change::channel(&topic.name, &channel.name, true);
-                self.out.push(Output::Changed(change));
-            }
+            self.out.extend(topic.changes(true).map(Output::Changed));
         }
     }
 }
@@ -695,7 +686,7 @@ impl Broker {
     /// # Errors
     /// There is no such topic or channel.
     pub fn peek(&self, now: Now, question: &PeekQuestion) -> Result<PeekSlice, AdminError> {
-        let topic = self.peeked_topic(&question.topic)?;
+        let topic = &self.topics[self.find_topic(&question.topic)?];
         let PeekQuestion {
             from,
             place,
@@ -744,16 +735,8 @@ impl Broker {
         seqs: &[Seq],
         budget: &PeekBudget,
     ) -> Result<Vec<PeekedFrame>, AdminError> {
-        let topic = self.peeked_topic(topic)?;
+        let topic = &self.topics[self.find_topic(topic)?];
         Ok(frames_within(topic, seqs.iter().copied(), budget).collect())
-    }
-
-    fn peeked_topic(&self, name: &str) -> Result<&Topic, AdminError> {
-        if let Some(aside) = self.set_aside.get(name) {
-            return Err(AdminError::SetAside(aside.cause.clone()));
-        }
-        let key = self.by_name.get(name).ok_or(AdminError::TopicNotFound)?;
-        Ok(&self.topics[*key])
     }
 
     fn log_end(&self, topic: &Topic) -> LogEnd {

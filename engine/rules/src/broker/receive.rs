@@ -8,6 +8,7 @@ use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Ending};
 use crate::ids::{ChannelId, ClientId, TopicKey};
 use crate::output::{Change, Level, Output, Refusal};
 use crate::topic::Waiter;
+use crate::topic::restore::deferral_ms;
 use crate::window::NotYours;
 use diskq_log::{Log, Now, plant};
 use engine_dedup::Publication;
@@ -290,9 +291,11 @@ impl Broker {
                 body,
                 number,
             } => {
-                // Deadlines are kept in milliseconds; anything above zero is at least one.
-                let ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
-                let ms = if defer.is_zero() { 0 } else { ms.max(1) };
+                let ms = if defer.is_zero() {
+                    0
+                } else {
+                    deferral_ms(defer)
+                };
                 let publication = Publication::one(body, ms, self.origin(id, number));
                 return self.publish(id, Verb::Dpub, topic, &publication);
             }
@@ -319,13 +322,7 @@ impl Broker {
             Command::Touch { id: message } => self.touch(id, message),
             Command::Nop => {}
             Command::Cls => self.close_wait(id),
-            Command::RdyIgnored => {
-                let address = &self.clients[id].address;
-                let line = format!(
-                    "PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
-                );
-                self.out.push(Output::info(line));
-            }
+            Command::RdyIgnored => self.log_ignored(id),
             Command::Identify { body } => {
                 *commands += IDENTIFY_COMMANDS;
                 self.identify(id, body);
@@ -341,6 +338,14 @@ impl Broker {
         let number = number?.get();
         let publisher = self.clients[id].session.settings.publisher_id?;
         Some(Origin { publisher, number })
+    }
+
+    fn log_ignored(&mut self, id: ClientId) {
+        let address = &self.clients[id].address;
+        let line = format!(
+            "PROTOCOL(V2): [{address}] ignoring RDY after CLS in state ClientStateV2Closing"
+        );
+        self.out.push(Output::info(line));
     }
 
     fn log_clamped(&mut self, id: ClientId, asked_ns: i64) {

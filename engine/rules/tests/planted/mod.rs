@@ -8,7 +8,10 @@ mod checks;
 
 use crate::world::World;
 use std::any::Any;
+use std::collections::BTreeSet;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
@@ -100,6 +103,30 @@ fn each_planted_bug_is_found() {
         }
     }
     assert!(survivors.is_empty(), "not found: {survivors:?}");
+}
+
+/// A plant whose name is not listed would never be planted.
+#[test]
+fn each_plant_is_listed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let crates = ["diskq", "diskq/log", "engine/dedup", "engine/rules"];
+    let mut left: Vec<_> = crates.map(|name| root.join(name).join("src")).to_vec();
+    let mut planted = BTreeSet::new();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(path).expect("a directory");
+            left.extend(entries.map(|entry| entry.expect("readable").path()));
+            continue;
+        }
+        let text = fs::read_to_string(path).expect("UTF-8");
+        let code: String = text.lines().filter(|line| !line.contains("//")).collect();
+        let plants = code.split("plant!(").skip(1);
+        let names = plants.filter_map(|rest| rest.split(',').next());
+        planted.extend(names.map(|name| name.trim().to_owned()));
+    }
+    let listed = bugs::OF_THE_DISK.iter().chain(bugs::OF_THE_BROKER);
+    let listed: BTreeSet<String> = listed.map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(planted, listed);
 }
 
 /// A check that fails without a bug would prove nothing about a planted bug.
