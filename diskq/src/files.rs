@@ -40,7 +40,8 @@ impl SyncError {
     /// Classifies the error of an open that a sync begins with. Only a shortage of descriptors or memory is
     /// temporary. A file that is gone, or a file system that was shut down or is read-only, counts as a failed
     /// sync.
-    pub(crate) fn of_open(error: io::Error) -> SyncError {
+    #[must_use]
+    pub fn of_open(error: io::Error) -> SyncError {
         if is_shortage(&error) {
             SyncError::Retryable(error)
         } else {

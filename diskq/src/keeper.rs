@@ -12,7 +12,7 @@
 //! [`Request::is_urgent`](crate::Request::is_urgent) and [`Request::is_independent`](crate::Request::is_independent) say
 //! which jobs may overtake others.
 
-pub(crate) mod deletion;
+mod deletion;
 mod directory;
 mod durable;
 mod jobs;
@@ -21,12 +21,7 @@ mod shared_sync;
 
 pub use deletion::{Logs, Tombstone};
 pub(crate) use directory::LogDirectory;
-#[cfg(any(test, feature = "sim"))]
-pub(crate) use directory::log_path;
-pub use directory::{LOG_SUFFIX, deleted_topic};
+pub use directory::{LOG_SUFFIX, deleted_topic, log_path};
 pub use jobs::Keeper;
 pub use reading::{SetAsideFile, is_media_error, read_topic_file, set_topic_file_aside};
 pub use shared_sync::SharedSync;
-
-#[cfg(test)]
-pub(crate) mod tests;

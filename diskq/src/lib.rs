@@ -5,7 +5,7 @@
 //! are re-exported here. Neither crate knows of clients, channels' rules or sockets.
 //!
 //! ```text
-//!   topic ── append ─► Log ─── Request ──► Keeper ──► Files ──► OsFiles │ SimFiles
+//!   topic ── append ─► Log ─── Request ──► Keeper ──► Files ──► OsFiles
 //!   topic ◄─ runs ──── Log ◄── Reply ───── Keeper
 //!                       ▲
 //!                       └── open_log: checkpoint, heads, slots a crash may have torn
@@ -35,7 +35,7 @@
 //! program writes to ([`DataPathLock`] keeps nsqd out).
 //!
 //! Start with `keeper.rs` for the work, and with `recovery.rs` for the start. Each new call of the system goes into
-//! `files.rs`, and into `sim_files.rs` for the simulation. The bytes are drawn in `docs/reference/format.md`.
+//! `files.rs`, and into the simulated disk of `diskq-sim`. The bytes are drawn in `docs/reference/format.md`.
 #![deny(unsafe_code)]
 
 mod data_path;
@@ -44,21 +44,14 @@ mod files;
 mod keeper;
 mod lock;
 mod log_reader;
-#[cfg(test)]
-mod log_tests;
 mod log_writer;
 mod mapping;
 mod os_files;
-#[cfg(test)]
-mod planted_tests;
 mod platform;
 mod recovery;
-#[cfg(any(test, feature = "sim"))]
-mod sim_files;
 mod trial;
 
 pub use data_path::DataPath;
-pub use diskq_log::planted;
 pub use diskq_log::segment;
 pub use diskq_log::{
     AppendError, ChannelCheckpoint, ChannelDraft, ChannelFacts, Checkpoint, CheckpointDraft,
@@ -71,7 +64,7 @@ pub use error::{Attempt, DiskError};
 pub use files::{Entry, Files, SyncError};
 pub use keeper::{
     Keeper, LOG_SUFFIX, Logs, SetAsideFile, SharedSync, Tombstone, deleted_topic, is_media_error,
-    read_topic_file, set_topic_file_aside,
+    log_path, read_topic_file, set_topic_file_aside,
 };
 pub use lock::{DataPathLock, check_writable};
 pub use log_reader::{LogReader, existing, read_newest, undistributed};
@@ -79,6 +72,4 @@ pub use log_writer::LogWriter;
 pub use mapping::{Buffer, install_sigbus_reporter};
 pub use os_files::OsFiles;
 pub use recovery::{open_log, read_log};
-#[cfg(any(test, feature = "sim"))]
-pub use sim_files::{Call, Crash, Fault, SimFileSystem, SimFiles};
 pub use trial::TrialFile;

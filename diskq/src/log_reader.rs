@@ -187,6 +187,3 @@ impl<'a, F: Files> LogReader<'a, F> {
         Ok(())
     }
 }
-
-#[cfg(test)]
-mod tests;

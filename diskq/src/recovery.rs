@@ -224,6 +224,3 @@ const NO_SEQS: SeqRange = SeqRange {
     start: Seq(0),
     end: Seq(0),
 };
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -3,8 +3,9 @@
 
     docs/measure/lines.py [CRATE ...]
 
-Three columns: the product; tests (`#[cfg(test)]` modules, files and folders named
-tests, and the crate test-support); benches and examples. Only files that git knows are counted.
+Three columns: the product; tests (`#[cfg(test)]` modules, files and folders named tests, and the
+crates test-support and diskq-sim, which only tests link); benches and examples. Only files that git
+knows are counted.
 """
 
 import re
@@ -48,7 +49,7 @@ def kind_of(path):
     parts = path.parts
     if "benches" in parts or "examples" in parts:
         return "benches"
-    if {"tests", "fuzz", "test-support"} & set(parts) or re.search(r"(^|_)tests?\.rs$", path.name):
+    if {"tests", "fuzz", "test-support", "sim"} & set(parts) or re.search(r"(^|_)tests?\.rs$", path.name):
         return "tests"
     return "product"
 

@@ -98,35 +98,6 @@ pub struct FoundLog {
     pub voided: Vec<SegmentNumber>,
 }
 
-/// One reason for which a log wants to be woken up. `Log::due_at` says when, and `Log::fire` what happens then.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Timer {
-    /// Messages have been unsynced for long enough, or the last sync could not open its files and is tried again.
-    Sync,
-    /// The keeper could not make a segment. The log asks again.
-    Room,
-    /// A cold segment could not be loaded for a reason that may pass. The log asks again.
-    Load,
-    /// Nobody has appended for a while. The log gives back the pool, later its tail, and then the spare.
-    IdleStock,
-    /// Nobody has loaded for a while. The log gives back its buffers.
-    IdleBuffers,
-    /// A checkpoint is due. The topic begins it: the log itself does nothing.
-    Checkpoint,
-}
-
-impl Timer {
-    /// All of them, in the order in which they fire.
-    const ALL: [Timer; 6] = [
-        Timer::Sync,
-        Timer::Room,
-        Timer::Load,
-        Timer::IdleStock,
-        Timer::IdleBuffers,
-        Timer::Checkpoint,
-    ];
-}
-
 /// The log of one topic.
 ///
 /// Invariants ([`Log::check`] asserts all but the last one):
@@ -213,7 +184,7 @@ impl Log {
         );
         // A sync leaves out segments that nobody holds. The topic retains a message only after its append, so a sync
         // must not start during an append.
-        self.fire_if_due(Timer::Sync);
+        self.sync_in_time();
         self.sync.start_if_wanted(&mut self.context, &self.segments);
         self.context.requests.pop_front()
     }
@@ -276,49 +247,53 @@ impl Log {
     /// Harmless when nothing is due.
     pub fn handle_timeout(&mut self, mono: Duration) {
         self.context.see(mono);
-        for timer in Timer::ALL {
-            self.fire_if_due(timer);
+        self.sync_in_time();
+        self.retry_room_in_time();
+        if self.is_due(self.loads.retry_at()) {
+            self.retry_loads();
+        }
+        if self.is_due(self.trim_at()) {
+            self.trim();
+        }
+        if self.is_due(self.loads.trim_at()) {
+            self.loads.trim(&mut self.context);
         }
     }
 
     /// Returns when [`Log::handle_timeout`], or a checkpoint, is due next. May lie in the past.
     #[must_use]
     pub fn next_timeout(&self) -> Option<Duration> {
-        let due = Timer::ALL
-            .into_iter()
-            .filter_map(|timer| self.due_at(timer));
-        due.min()
-    }
-
-    /// Returns when a timer is due. `None`: it is not set.
-    #[inline]
-    fn due_at(&self, timer: Timer) -> Option<Duration> {
-        match timer {
-            Timer::Sync => self.sync.due_at(),
-            // A poisoned log needs no room.
-            Timer::Room => self.supply.retry_at().filter(|_| !self.has_failed_sync()),
-            Timer::Load => self.loads.retry_at(),
-            Timer::IdleStock => self.trim_at(),
-            Timer::IdleBuffers => self.loads.trim_at(),
-            Timer::Checkpoint => self.checkpoint_at(),
-        }
+        let due = [
+            self.sync.due_at(),
+            self.room_at(),
+            self.loads.retry_at(),
+            self.trim_at(),
+            self.loads.trim_at(),
+            self.checkpoint_at(),
+        ];
+        due.into_iter().flatten().min()
     }
 
     #[inline]
-    fn fire_if_due(&mut self, timer: Timer) {
-        if self.due_at(timer).is_some_and(|at| at <= self.context.mono) {
-            self.fire(timer);
+    fn is_due(&self, at: Option<Duration>) -> bool {
+        at.is_some_and(|at| at <= self.context.mono)
+    }
+
+    #[inline]
+    fn sync_in_time(&mut self) {
+        if self.is_due(self.sync.due_at()) {
+            self.sync.start(&mut self.context, &self.segments);
         }
     }
 
-    fn fire(&mut self, timer: Timer) {
-        match timer {
-            Timer::Sync => self.sync.start(&mut self.context, &self.segments),
-            Timer::Room => self.supply.retry(&mut self.context),
-            Timer::Load => self.retry_loads(),
-            Timer::IdleStock => self.trim(),
-            Timer::IdleBuffers => self.loads.trim(&mut self.context),
-            Timer::Checkpoint => {}
+    /// Returns when the log asks again for a segment that the keeper could not make. A poisoned log needs no room.
+    fn room_at(&self) -> Option<Duration> {
+        self.supply.retry_at().filter(|_| !self.has_failed_sync())
+    }
+
+    fn retry_room_in_time(&mut self) {
+        if self.is_due(self.room_at()) {
+            self.supply.retry(&mut self.context);
         }
     }
 
@@ -352,22 +327,21 @@ impl Log {
             damaged_count: self.segments.damaged_count,
             sync_count: self.sync.ended_count,
             sync_time: self.sync.ended_time,
-            health: self.health().map(ToString::to_string),
             ..LogStats::default()
         };
         let mut add_mapping = |bytes: usize| {
-            stats.resident_bytes += bytes as u64;
+            stats.memory_bytes += bytes as u64;
             stats.mappings += 1;
         };
         for segment in self.segments.iter() {
-            stats.segments += 1;
-            stats.bytes_on_disk += u64::from(segment.head.bytes);
+            stats.segment_count += 1;
+            stats.disk_bytes += u64::from(segment.head.bytes);
             match segment.residency {
                 Residency::Mapped(_) | Residency::Spilling { .. } | Residency::Loaded(_) => {
                     add_mapping(segment.head.bytes as usize);
                 }
                 Residency::Cold | Residency::Loading(_) | Residency::Lost => {
-                    stats.cold_segments += 1
+                    stats.cold_segment_count += 1
                 }
             }
         }
@@ -375,7 +349,7 @@ impl Log {
             add_mapping(buffer.as_ref().len());
         }
         for stocked in self.supply.stock() {
-            stats.bytes_on_disk += stocked.bytes() as u64;
+            stats.disk_bytes += stocked.bytes() as u64;
             add_mapping(stocked.bytes());
         }
         stats
@@ -837,7 +811,7 @@ impl Log {
         let Some(stocked) = self.supply.take(bytes) else {
             let error = self.supply.ask_for(&mut self.context, bytes);
             if error != AppendError::WouldBlock {
-                self.fire_if_due(Timer::Room);
+                self.retry_room_in_time();
             }
             return Err(error);
         };

@@ -1,7 +1,7 @@
 //! Deliberate bugs: a test plants one bug, and checks that the other tests find it.
 //!
 //! A plant is a statement of its own at the place where the bug would be. [`plant!`](crate::plant) makes it. Without the
-//! feature `planted`, which no release has, this statement is empty.
+//! feature `planted`, which no release has, this statement is empty. The crate `diskq-sim` lists the bugs.
 
 /// Does something wrong if the bug is planted in this thread. `plant!(CrcLeftOut, return true);` runs an expression, and
 /// `plant!(StateCrcLeftOut, let is_whole = true);` gives a local variable another value.
@@ -9,13 +9,14 @@
 #[macro_export]
 macro_rules! plant {
     ($bug:ident, let $name:ident = $wrong:expr) => {
-        let $name = match $crate::planted::planted() {
-            Some($crate::planted::Bug::$bug) => $wrong,
-            _ => $name,
+        let $name = if $crate::planted::planted() == Some(stringify!($bug)) {
+            $wrong
+        } else {
+            $name
         };
     };
     ($bug:ident, $wrong:expr) => {
-        if $crate::planted::planted() == Some($crate::planted::Bug::$bug) {
+        if $crate::planted::planted() == Some(stringify!($bug)) {
             $wrong;
         }
     };
@@ -28,113 +29,20 @@ macro_rules! plant {
     ($($_:tt)*) => {};
 }
 
-macro_rules! bugs {
-    ($($(#[$doc:meta])* $list:ident { $($name:ident: $text:literal,)* })*) => {
-        /// A bug that can be planted.
-        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-        pub enum Bug {
-            $($(#[doc = $text] $name,)*)*
-        }
-
-        #[cfg(feature = "planted")]
-        impl Bug {
-            $($(#[$doc])* pub const $list: &[(Bug, &str)] = &[$((Bug::$name, $text),)*];)*
-        }
-    };
-}
-
-bugs! {
-    /// Those that the tests of `diskq` find, with their descriptions.
-    OF_THE_DISK {
-        DataPathBelieved: "a sync of the data path is believed after one that failed",
-        SyncfsErrorSwallowed: "a sync of the whole file system that failed counts",
-        SpillFailureNotFinal: "a spill whose sync of the directory has failed is only told",
-        SpillThroughCache: "the copy of a segment goes through the page cache, and nobody has it open",
-        CopyRemovesOriginal: "a torn copy replaces its original",
-        CheckpointCrcLeftOut: "the CRC of a checkpoint is not checked",
-        PinIgnored: "a segment is recycled under an unfinished write",
-        DurableCheckpointOverwritten: "the last durable checkpoint is overwritten",
-        FoundCheckpointBelieved: "a start believes a checkpoint that two processes have left unsynced",
-        TornEndsRecovery: "start-up stops at the first torn message",
-        VoidSyncBelieved: "a sync is believed that counted on a failed copy",
-        StateCrcLeftOut: "the CRC of a saved state is not checked",
-        LoadNotChecked: "a segment that is read back is not checked",
-    }
-
-    /// Those that the simulation of the broker finds.
-    OF_THE_BROKER {
-        OkBeforeSync: "OK is sent before the sync",
-        NamesNotSynced: "the directories of a log are not synced",
-        LogNameNotSynced: "the directory that has the log is not synced",
-        NamesMarkTooEarly: "names count as synced that were made after the sync",
-        SpillNotSynced: "the copy of a synced segment is not synced",
-        CrcLeftOut: "the CRC of a message is not checked",
-        RecycledTooEarly: "a segment is recycled that a checkpoint names",
-        CheckpointsWrittenBack: "jobs write the file of checkpoints back as they have read it",
-        HeadAtTurnEnd: "the head of a new segment is written at the end of the turn",
-        SeqReused: "seqs are given again after a start",
-        DeferredForgotten: "start-up forgets deferrals",
-        PoisonIgnored: "a poisoned log takes messages",
-        FailedSyncRetried: "a failed sync is tried again and believed",
-        SyncCoversTooMuch: "a sync covers what was appended while it ran",
-        SyncTimerLost: "no sync is due after a time",
-        ChangeNotSynced: "an answered change waits for the topic's next message to be synced",
-        ChannelBeforeCheckpoint: "a new channel is answered before its checkpoint",
-        InFlightNotRecorded: "a checkpoint forgets what is in flight",
-        GraceForgotten: "a channel that is made in the grace of its topic gets no earlier messages",
-        GraceForgetsDeferral: "the grace forgets deferrals",
-        GraceNotRecorded: "a checkpoint forgets the grace of its topic",
-        BoundsInGrace: "the bounds of unclaimed messages count in a grace, too",
-        BoundsBehindPause: "the bounds of unclaimed messages count behind a pause, although there are channels",
-        DeferredNotRecorded: "a checkpoint forgets what is deferred",
-        RequeueNotNoted: "a checkpoint forgets what is requeued while it is put together",
-        FinOfAnother: "a FIN of another client's message is accepted",
-        TouchShortens: "TOUCH shortens a timeout",
-        RequeueKeepsFlight: "a requeued message stays in flight",
-        TimeoutForgets: "a message that times out is forgotten",
-        TimerLost: "an earlier timeout of a channel sets no timer",
-        EmptyKeepsHolds: "emptying a channel keeps the holds of what is in flight",
-        UndoForgetsFlight: "an undo does not bring back what was in flight",
-        TopicUndoNotRecorded: "a checkpoint forgets the undo of a topic",
-        UndoNotRestored: "start-up forgets undos",
-        UnemptyBeforeCheckpoint: "the use of an undo is answered before its checkpoint",
-        AttemptsNotCounted: "a redelivery does not count as an attempt",
-        DeadLetterBeforeSync: "a message is finished before its dead-letter topic is synced",
-        RefusedLetterForgotten: "a message that the dead-letter topic refuses is forgotten",
-        UncountedCounts: "a REQ counts as an attempt that must not count",
-        KeyBeforeStore: "the key of a message is remembered before the message is stored",
-        KeysAheadOfSync: "the file of keys names messages that are not synced",
-        BatchCopiesNotSeen: "the copies within a batch are not recognised by their content",
-        NewestKeysNotRead: "start-up reads no keys of the messages that the file of keys does not name",
-        NumberBeforeStore: "the number of a message counts as stored before the message is",
-        NumbersOfBatchForgotten: "only the first number of a batch is remembered",
-        NumbersSavedTooEarly: "the numbers of messages are saved that are not synced",
-        NumbersNotHeld: "messages go whose numbers are not saved",
-        NumbersNotRead: "start-up does not read the numbers of messages",
-        DuplicateBeforeSync: "a duplicate is answered before its first copy is synced",
-        StopTakesForwards: "a shard that stops takes publishes of shards that still serve clients",
-        UpgradeBeforeAnswers: "an upgrade begins before earlier commands are answered",
-        PinsOfTheGone: "what a connection had not sent at its end stays pinned",
-        GrantsNeverExpire: "the grants of an auth server hold for ever",
-        DrainTakesPublishes: "a shard in a drain takes publishes of its clients",
-        StopSyncsNothing: "a graceful stop does not wait for the last syncs and checkpoints",
-    }
-}
-
 #[cfg(feature = "planted")]
 thread_local! {
-    static PLANTED: std::cell::Cell<Option<Bug>> = const { std::cell::Cell::new(None) };
+    static PLANTED: std::cell::Cell<Option<&'static str>> = const { std::cell::Cell::new(None) };
 }
 
 /// Plants a bug in what this thread does from now on, or none.
 #[cfg(feature = "planted")]
-pub fn plant(bug: Option<Bug>) {
+pub fn plant(bug: Option<&'static str>) {
     PLANTED.set(bug);
 }
 
 /// The bug that is planted in this thread.
 #[cfg(feature = "planted")]
 #[must_use]
-pub fn planted() -> Option<Bug> {
+pub fn planted() -> Option<&'static str> {
     PLANTED.get()
 }

@@ -207,6 +207,3 @@ impl Logs {
         topics
     }
 }
-
-#[cfg(test)]
-pub(crate) mod tests;

@@ -16,7 +16,8 @@ pub const LOG_SUFFIX: &str = ".log";
 pub(super) const DELETED_INFIX: &str = ".deleted-";
 
 /// The path of the directory of a log.
-pub(crate) fn log_path(data_path: &Path, topic: &str) -> PathBuf {
+#[must_use]
+pub fn log_path(data_path: &Path, topic: &str) -> PathBuf {
     data_path.join(format!("{topic}{LOG_SUFFIX}"))
 }
 

@@ -110,26 +110,6 @@ impl<F: Files> Keeper<F> {
                 let result = result.and_then(|log| log.save_state(&job, &self.data_path));
                 Some(Reply::StateWritten { boundary, result })
             }
-            Request::Unmap { segment, memory } => {
-                match log {
-                    Ok(log) => self.files.unmap(&log.segment_path(segment), memory),
-                    Err(_) => self.free(memory),
-                }
-                None
-            }
-            Request::Free(memory) => {
-                self.free(memory);
-                None
-            }
-            Request::Drop(garbage) => {
-                drop(garbage);
-                None
-            }
-            Request::SetAside(segment) => {
-                // If the file stays, the next start finds that nobody holds it.
-                let _ = log.map(|log| log.rename_aside(&segment_file(segment)));
-                None
-            }
             Request::WriteTopicFile { file, contents } => {
                 let result = log.and_then(|log| log.write_topic_file(file, &*contents));
                 Some(Reply::TopicFileWritten { file, result })
@@ -138,13 +118,35 @@ impl<F: Files> Keeper<F> {
                 let renamed = log.and_then(|log| log.rename_topic_file(file));
                 renamed.err().map(Reply::TopicFileNotRenamed)
             }
-            Request::Discard { segment, memory } => {
-                match log {
-                    Ok(log) => log.discard(segment, memory),
-                    Err(_) => memory.into_iter().for_each(|memory| self.free(memory)),
-                }
+            Request::Unmap { .. }
+            | Request::Free(_)
+            | Request::Drop(_)
+            | Request::SetAside(_)
+            | Request::Discard { .. } => {
+                self.clear_away(log.ok(), request);
                 None
             }
+        }
+    }
+
+    /// Does a job that takes something back from a log, and has no answer. Without the directory of the log, only memory
+    /// is freed.
+    fn clear_away(&self, log: Option<LogDirectory<'_, F>>, request: Request) {
+        match (request, log) {
+            (Request::Unmap { segment, memory }, Some(log)) => {
+                self.files.unmap(&log.segment_path(segment), memory);
+            }
+            (Request::SetAside(segment), Some(log)) => {
+                // If the file stays, the next start finds that nobody holds it.
+                let _ = log.rename_aside(&segment_file(segment));
+            }
+            (Request::Discard { segment, memory }, Some(log)) => log.discard(segment, memory),
+            (Request::Unmap { memory, .. } | Request::Free(memory), _) => self.free(memory),
+            (Request::Discard { memory, .. }, None) => {
+                memory.into_iter().for_each(|memory| self.free(memory));
+            }
+            // What the job brings is dropped with it.
+            _ => {}
         }
     }
 

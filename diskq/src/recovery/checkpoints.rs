@@ -37,21 +37,7 @@ impl<F: Files> Opening<'_, F> {
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
         self.recovered.recorded_ns = file.map_or(0, |entry| entry.modified_ns);
-        let has_segments = entries
-            .iter()
-            .any(|entry| segment_number(&entry.name).is_some());
-        if has_segments && file_bytes < FILE_BYTES_MIN {
-            self.any_place_is_bad = true;
-            let what = match file {
-                Some(_) => {
-                    format!("the file has {file_bytes} bytes instead of {FILE_BYTES_MIN} or more")
-                }
-                None => "the file is missing".to_owned(),
-            };
-            let why = "the copy of the data path is not complete, or the power failed when the topic was new";
-            let detail = format!("{what}: {why}");
-            self.report(DamageKind::CheckpointFile, CHECKPOINT_FILE, NO_SEQS, detail);
-        }
+        self.check_length(entries, file);
         for (place, whole) in whole.iter_mut().enumerate() {
             let read = self.read_place(place, file_bytes);
             let content = read.and_then(|bytes| {
@@ -73,17 +59,8 @@ impl<F: Files> Opening<'_, F> {
                 }
                 Ok((PlaceContent::Bad, false)) => "does not agree with its CRC".to_owned(),
                 Ok((PlaceContent::Bad, true)) => {
-                    let is_cut =
-                        file_bytes >= FILE_BYTES_MIN && !checkpoint::is_file_length(file_bytes);
-                    if is_cut {
-                        kind = DamageKind::CheckpointFile;
-                    }
-                    let why = if is_cut {
-                        "the copy of the data path is not complete"
-                    } else {
-                        // Or the length is damaged. The file grows before the checkpoint is written.
-                        "the power failed, or the checkpoint is damaged"
-                    };
+                    let why;
+                    (kind, why) = why_longer(file_bytes);
                     format!("is longer than the file of {file_bytes} bytes: {why}")
                 }
                 Ok((PlaceContent::Inconsistent, _)) => "contradicts itself".to_owned(),
@@ -123,6 +100,26 @@ impl<F: Files> Opening<'_, F> {
             None => {}
         }
         Ok(())
+    }
+
+    /// Reports a checkpoint file that is missing or too short, although the log has segments.
+    fn check_length(&mut self, entries: &[Entry], file: Option<&Entry>) {
+        let mut entries = entries.iter();
+        let has_segments = entries.any(|entry| segment_number(&entry.name).is_some());
+        let what = match file {
+            Some(file) if file.bytes < FILE_BYTES_MIN => {
+                let bytes = file.bytes;
+                format!("the file has {bytes} bytes instead of {FILE_BYTES_MIN} or more")
+            }
+            Some(_) => return,
+            None => "the file is missing".to_owned(),
+        };
+        if has_segments {
+            self.any_place_is_bad = true;
+            let why = "the copy of the data path is not complete, or the power failed when the topic was new";
+            let detail = format!("{what}: {why}");
+            self.report(DamageKind::CheckpointFile, CHECKPOINT_FILE, NO_SEQS, detail);
+        }
     }
 
     /// Keeps the newest checkpoint only: each may name millions of messages.
@@ -204,4 +201,15 @@ impl<F: Files> Opening<'_, F> {
         self.recovered.durable_channels =
             believed.map_or_else(Roster::default, |found| found.roster.clone());
     }
+}
+
+/// Returns why a checkpoint is longer than its file.
+fn why_longer(file_bytes: u64) -> (DamageKind, &'static str) {
+    if file_bytes >= FILE_BYTES_MIN && !checkpoint::is_file_length(file_bytes) {
+        let why = "the copy of the data path is not complete";
+        return (DamageKind::CheckpointFile, why);
+    }
+    // Or the length is damaged. The file grows before the checkpoint is written.
+    let why = "the power failed, or the checkpoint is damaged";
+    (DamageKind::Checkpoint, why)
 }

@@ -301,7 +301,7 @@ impl Out<'_> {
             &of,
             now,
             before,
-            &[("message_count", |channel| channel.message_count)],
+            &[("message_count", |channel| channel.counters.message_count)],
         );
         self.gauges(
             &of,
@@ -314,8 +314,8 @@ impl Out<'_> {
             ],
         );
         let counters: [Counter<ChannelStats>; 2] = [
-            ("requeue_count", |channel| channel.requeue_count),
-            ("timeout_count", |channel| channel.timeout_count),
+            ("requeue_count", |channel| channel.counters.requeue_count),
+            ("timeout_count", |channel| channel.counters.timeout_count),
         ];
         self.counters(&of, now, before, &counters);
         self.gauges(&of, &[("clients", now.client_count)]);
@@ -334,7 +334,7 @@ impl Out<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine_rules::stats::Percentile;
+    use engine_rules::stats::{ChannelCounters, Percentile};
 
     #[test]
     fn lines_are_never_split() {
@@ -363,8 +363,11 @@ mod tests {
         };
         let channel = |name: &str| ChannelStats {
             channel_name: name.to_owned(),
-            message_count: count,
-            requeue_count: 1,
+            counters: ChannelCounters {
+                message_count: count,
+                requeue_count: 1,
+                ..ChannelCounters::default()
+            },
             deferred_count: 1,
             client_count: 2,
             e2e_processing_latency: latency.clone(),

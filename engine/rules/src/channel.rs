@@ -31,13 +31,13 @@ use crate::channel::seq_set::SeqSet;
 use crate::channel::single_messages::SingleMessage;
 use crate::channel::single_messages::{Deferred, DeferredEntry};
 use crate::client::Clients;
-use crate::client::consumer::Locality;
 use crate::dirty_set::Listed;
 use crate::ids::ClientId;
 use crate::latency::Latency;
 use crate::long_queue::LongQueue;
 use crate::pause::PauseUnderWay;
 use crate::ranges::Ranges;
+use crate::stats::ChannelCounters;
 use crate::undo::{Undo, is_range};
 use crate::window::{NotYours, Window};
 use crate::work::Work;
@@ -49,19 +49,6 @@ use wire::id::Seq;
 /// Most requeued and most deferred messages that are looked at for the attempts of the oldest message: statistics are taken every
 /// second, and this takes some microseconds.
 const LOOKED_AT_MAX: usize = 1024;
-
-/// Counters since the start of the process, as in /stats.
-#[derive(Debug, Default, Clone, Copy)]
-pub(crate) struct ChannelCounters {
-    /// Messages received from the topic.
-    pub message_count: u64,
-    /// Successful REQs.
-    pub requeue_count: u64,
-    /// Messages that timed out.
-    pub timeout_count: u64,
-    /// Deliveries, by [`Locality`].
-    pub deliveries: [u64; Locality::COUNT],
-}
 
 /// One channel of a topic.
 ///
@@ -195,7 +182,7 @@ impl Channel {
     /// message in flight does not count. 0 also for a message that is not among the first [`LOOKED_AT_MAX`] of its list:
     /// requeued and deferred messages are not in the order of their seqs.
     pub(crate) fn failed_attempts(&self, seq: Seq) -> u16 {
-        let in_flight = self.window.entry(seq);
+        let in_flight = self.window.get(seq);
         if let Some(entry) = in_flight {
             return entry.attempts.saturating_sub(1);
         }

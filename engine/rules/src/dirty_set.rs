@@ -21,17 +21,9 @@ impl Listed {
 /// A thing that is dropped without [`DirtySet::remove`] leaves its key behind: its lookup then finds nothing.
 ///
 /// Invariant: a key of a thing that is there is in the set once if its mark is set, else not at all.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct DirtySet<K> {
     keys: VecDeque<K>,
-}
-
-impl<K> Default for DirtySet<K> {
-    fn default() -> Self {
-        DirtySet {
-            keys: VecDeque::new(),
-        }
-    }
 }
 
 impl<K: Copy + Eq> DirtySet<K> {

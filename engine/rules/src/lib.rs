@@ -50,8 +50,8 @@ pub use auth::{AuthQuery, Authorization, Grants, TlsSession};
 pub use broker::admin::{AdminError, Outcome};
 pub use broker::options::{BrokerOptions, Required};
 pub use broker::publish::REMOTE_STREAK_MAX;
-pub use broker::turn::Sent;
-pub use broker::{Broker, shard_of};
+
+pub use broker::{Broker, Sent, shard_of};
 pub use channel::dead_letters::{
     DEAD_LETTER_BYTES, DeadLetterError, DeadLetterRule, DeadLetterRules,
 };

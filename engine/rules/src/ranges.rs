@@ -158,12 +158,7 @@ impl Ranges {
 
     /// True if a seq is in one of the ranges. The cost grows with the logarithm of their number.
     pub(crate) fn has(&self, seq: Seq) -> bool {
-        if self.end().is_none_or(|end| end <= seq) {
-            return false;
-        }
-        let place = self.ranges.place_behind(|range| range.end <= seq);
-        let range = self.ranges.get(place);
-        range.is_some_and(|range| range.contains(seq))
+        self.overlaps(SeqRange::one(seq))
     }
 
     /// True if one of the ranges has a seq of `range`. The cost grows with the logarithm of their number.

@@ -9,6 +9,7 @@
 use crate::ids::{ClientId, TopicKey};
 use crate::latency::{LatencyHistogram, Sum};
 pub use crate::latency::{LatencyStats, Percentile};
+pub use diskq_log::LogStats;
 pub use engine_dedup::{KeyStats, NumberStats};
 use serde::Serialize;
 use std::time::Duration;
@@ -92,10 +93,11 @@ pub struct UnfinishedSnapshot {
     pub(crate) topics: Vec<TopicKey>,
     /// The topic that is at the end of `snapshot`, if some of its channels are left.
     pub(crate) divided: Option<DividedTopic>,
-    /// The consumers that the channel at the end of `snapshot` lacks, the next one last.
-    pub(crate) consumers: Vec<ClientId>,
-    /// The producers that are left, the next one last. `None` before the last topic.
-    pub(crate) producers: Option<Vec<ClientId>>,
+    /// The connections that are left, the next one last: consumers of the channel at the end of `snapshot`, or producers.
+    pub(crate) clients: Vec<ClientId>,
+    /// True behind the last topic, where the producers follow.
+    pub(crate) has_all_topics: bool,
+    pub(crate) filter: StatsFilter,
     /// The result so far.
     pub(crate) snapshot: StatsSnapshot,
 }
@@ -161,26 +163,7 @@ pub struct TopicStats {
     pub keys: Option<KeyStats>,
     /// The log; `None` when not asked for. Not in the JSON.
     #[serde(skip)]
-    pub log: Option<LogFigures>,
-}
-
-/// The log of a topic. Counters start with the process.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct LogFigures {
-    /// Bytes of all segment files, those without messages included.
-    pub disk_bytes: u64,
-    /// Bytes of all segments in memory, those without messages included.
-    pub memory_bytes: u64,
-    /// Segments that hold messages.
-    pub segment_count: u64,
-    /// The part of `segment_count` that is not in memory.
-    pub cold_segment_count: u64,
-    /// Messages lost to damage that this run or its start has found.
-    pub damaged_count: u64,
-    /// Syncs that have ended well.
-    pub sync_count: u64,
-    /// The time from request to answer of these syncs, all together. Syncs wait for each other in the keeper's queue.
-    pub sync_time: Duration,
+    pub log: Option<LogStats>,
 }
 
 /// One shard. Counters start with the process.
@@ -211,21 +194,9 @@ pub struct ChannelStats {
     pub in_flight_count: u64,
     /// Messages that are not due yet.
     pub deferred_count: u64,
-    /// Messages that reached the channel from its topic; a requeue is not one more.
-    pub message_count: u64,
-    /// Deliveries to a client in the node's own zone.
-    #[serde(skip_serializing_if = "is_default")]
-    pub zone_local_msg_count: u64,
-    /// Deliveries to a client in the node's own region.
-    #[serde(skip_serializing_if = "is_default")]
-    pub region_local_msg_count: u64,
-    /// All other deliveries.
-    #[serde(skip_serializing_if = "is_default")]
-    pub global_msg_count: u64,
-    /// REQ commands that found their message.
-    pub requeue_count: u64,
-    /// Messages put back because their time in flight ran out.
-    pub timeout_count: u64,
+    /// The counters.
+    #[serde(flatten)]
+    pub counters: ChannelCounters,
     /// Subscribed clients; right also when `clients` is not asked for.
     pub client_count: u64,
     /// The subscribed clients; `None` when not asked for.
@@ -258,6 +229,26 @@ pub struct ChannelStats {
     /// measured, and before the first message. Not in the JSON.
     #[serde(skip)]
     pub e2e_histogram: Option<Box<LatencyHistogram>>,
+}
+
+/// The counters of a channel, since the start of the process. The channel itself counts here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ChannelCounters {
+    /// Messages that reached the channel from its topic; a requeue is not one more.
+    pub message_count: u64,
+    /// Deliveries to a client in the node's own zone.
+    #[serde(skip_serializing_if = "is_default")]
+    pub zone_local_msg_count: u64,
+    /// Deliveries to a client in the node's own region.
+    #[serde(skip_serializing_if = "is_default")]
+    pub region_local_msg_count: u64,
+    /// All other deliveries.
+    #[serde(skip_serializing_if = "is_default")]
+    pub global_msg_count: u64,
+    /// REQ commands that found their message.
+    pub requeue_count: u64,
+    /// Messages put back because their time in flight ran out.
+    pub timeout_count: u64,
 }
 
 /// The words of an operator about a pause.
@@ -339,12 +330,9 @@ pub struct ClientStats {
     pub ready_count: u64,
     /// Delivered to this client and not yet answered.
     pub in_flight_count: u64,
-    /// Messages sent to it, redeliveries included.
-    pub message_count: u64,
-    /// FIN commands that found their message.
-    pub finish_count: u64,
-    /// REQ commands that found their message.
-    pub requeue_count: u64,
+    /// The counters.
+    #[serde(flatten)]
+    pub counters: ConsumerCounters,
     /// The time at which the connection was accepted, in seconds since the Unix epoch.
     pub connect_ts: i64,
     /// Per cent of messages wanted; 0 means all.
@@ -355,15 +343,9 @@ pub struct ClientStats {
     pub snappy: bool,
     /// From IDENTIFY.
     pub user_agent: String,
-    /// True if an auth server has granted something.
-    #[serde(skip_serializing_if = "is_default")]
-    pub authed: bool,
-    /// From the auth server.
-    #[serde(skip_serializing_if = "is_default")]
-    pub auth_identity: String,
-    /// From the auth server.
-    #[serde(skip_serializing_if = "is_default")]
-    pub auth_identity_url: String,
+    /// The answer of the auth server.
+    #[serde(flatten)]
+    pub auth: AuthStats,
     /// From IDENTIFY.
     pub topology_zone: String,
     /// From IDENTIFY.
@@ -372,16 +354,53 @@ pub struct ClientStats {
     /// the filter. The shell chooses that entry.
     #[serde(skip_serializing_if = "is_default")]
     pub pub_counts: Vec<PubCount>,
+    /// The encryption.
+    #[serde(flatten)]
+    pub tls: TlsStats,
+}
+
+/// The counters of a consumer. The connection itself counts here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct ConsumerCounters {
+    /// Messages sent to it, redeliveries included.
+    pub message_count: u64,
+    /// FIN commands that found their message.
+    pub finish_count: u64,
+    /// REQ commands that found their message.
+    pub requeue_count: u64,
+}
+
+/// What an auth server says of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct AuthStats {
+    /// True if the auth server has granted something.
+    #[serde(skip_serializing_if = "is_default")]
+    pub authed: bool,
+    /// The name of the client.
+    #[serde(rename = "auth_identity", skip_serializing_if = "is_default")]
+    pub identity: String,
+    /// A URL with more about the client.
+    #[serde(rename = "auth_identity_url", skip_serializing_if = "is_default")]
+    pub identity_url: String,
+}
+
+/// The encryption of a connection.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct TlsStats {
     /// True if the connection is encrypted.
     pub tls: bool,
     /// Name of the cipher suite, empty without TLS.
-    pub tls_cipher_suite: String,
+    #[serde(rename = "tls_cipher_suite")]
+    pub cipher_suite: String,
     /// `TLS1.2` and the like, empty without TLS.
-    pub tls_version: String,
+    #[serde(rename = "tls_version")]
+    pub version: String,
     /// Empty: nsqd negotiates no protocol.
-    pub tls_negotiated_protocol: &'static str,
+    #[serde(rename = "tls_negotiated_protocol")]
+    pub negotiated_protocol: &'static str,
     /// True if the connection is encrypted: nsqd calls the protocol mutual on every TLS connection.
-    pub tls_negotiated_protocol_is_mutual: bool,
+    #[serde(rename = "tls_negotiated_protocol_is_mutual")]
+    pub negotiated_protocol_is_mutual: bool,
 }
 
 /// The protocol of a client.

@@ -33,11 +33,13 @@ use crate::ranges::Ranges;
 use crate::undo::Undo;
 use crate::work::Work;
 use channels::Channels;
-use diskq_log::{AppendError, Durable, Log, LogOptions, Now, SeqRange, SlotKind, plant};
+use diskq_log::{
+    AppendError, CheckpointRun, Durable, Log, LogOptions, Now, SeqRange, SlotKind, plant,
+};
 use engine_dedup::{DedupRule, DedupRules, Gate, Publication};
 pub use grace::GraceOptions;
 use grace::{DEFERRED_MAX, Grace};
-use kept::{Kept, Pieces, Totals, owed_run};
+use kept::{Kept, Pieces, Totals};
 use std::sync::Arc;
 use std::time::Duration;
 use unclaimed::{Unclaimed, UnclaimedRules};
@@ -654,7 +656,7 @@ impl Topic {
             self.log.retain(range, holders as u64 - 1);
         }
         if let Some(unfinished) = &mut self.checkpoints.unfinished {
-            unfinished.add_given(&mut self.log, owed_run(range, due_ns));
+            unfinished.add_given(&mut self.log, CheckpointRun::fresh(range, due_ns));
         }
         if let Some(grace) = &mut self.grace {
             grace.keep(range, due);

@@ -49,7 +49,7 @@ pub enum NoUndo {
 
 /// The messages that a channel or topic was emptied of.
 ///
-/// Invariants: the runs are sorted and lie apart; none is empty; `count` is the sum of their lengths; there is a run.
+/// Invariants: the runs are sorted and lie apart; none is empty; there is a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Undo {
     /// The time at which the messages are dropped.
@@ -61,7 +61,6 @@ pub(crate) struct Undo {
     began: Now,
     /// In order.
     runs: Vec<CheckpointRun>,
-    count: u64,
 }
 
 impl Undo {
@@ -81,15 +80,13 @@ impl Undo {
             }
             is_rest
         });
-        let count = runs.iter().map(|run| run.count).sum();
         let undo = Undo {
             until,
             until_ns,
             began,
             runs,
-            count,
         };
-        (count > 0).then(|| Box::new(undo))
+        (undo.count() > 0).then(|| Box::new(undo))
     }
 
     /// Adds messages to an undo, or begins one, and keeps it for `time` from now, or until its end if that is later. The
@@ -161,7 +158,7 @@ impl Undo {
 
     /// Number of messages.
     pub(crate) fn count(&self) -> u64 {
-        self.count
+        self.runs.iter().map(|run| run.count).sum()
     }
 
     /// Number of ranges, and of messages that have attempts or a due time.
@@ -180,23 +177,11 @@ impl Undo {
             assert!(!range.is_empty() && end <= Some(range.start));
             end = Some(range.end);
         }
-        let count: u64 = self.runs.iter().map(|run| run.count).sum();
-        assert_eq!(count, self.count);
-        assert!(count > 0, "an undo has messages");
+        assert!(!self.runs.is_empty(), "an undo has messages");
     }
 }
 
 /// Returns whether the messages of a run were never delivered and are due.
 pub(crate) fn is_range(run: &CheckpointRun) -> bool {
     run.attempts == 0 && run.due_ns == 0
-}
-
-/// Describes messages of an undo. `due_ns` is 0 if they are not deferred.
-pub(crate) fn undo_run(range: SeqRange, attempts: u16, due_ns: u64) -> CheckpointRun {
-    CheckpointRun {
-        start: range.start,
-        count: range.len(),
-        attempts,
-        due_ns,
-    }
 }

@@ -5,7 +5,7 @@
 //! and remove, a hash map on the id 36-56 ns.
 //!
 //! ```text
-//!   stragglers: BTreeMap           ring: Ring
+//!   stragglers: BTreeMap           ring: LongQueue, the place of an entry is its seq
 //!   seqs below base                base ............... base + ring.len()
 //!   (redelivered, left behind)     [entry][free][entry][entry]
 //! ```
@@ -22,18 +22,13 @@
 //! pieces. The turn's [`Work`] bounds how many messages time out in a turn. In one call, free places leave the ring up
 //! to the end of a piece, and at most [`MOVES_MAX`] old entries move to the tree.
 
-mod ring;
-
 use crate::ids::ClientId;
-use crate::long_queue::LongQueue;
+use crate::long_queue::{LongQueue, PIECE};
 use crate::work::Work;
 use diskq_log::{SeqRange, plant};
-use ring::Ring;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use wire::id::Seq;
-
-pub(crate) use ring::Entry;
 
 /// The ring may always span this many seqs.
 pub(crate) const RING_ENTRIES_MIN: u64 = 65_536;
@@ -72,6 +67,19 @@ impl NotYours {
     }
 }
 
+/// One message in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Entry {
+    /// The connection that must finish it.
+    pub owner: ClientId,
+    /// Deliveries so far, this one included; saturates at 65,535.
+    pub attempts: u16,
+    /// The time at which it goes back to the queue.
+    pub deadline: Duration,
+    /// The time at which it was handed to the owner: TOUCH may not go beyond this plus --max-msg-timeout.
+    pub delivered: Duration,
+}
+
 /// All messages of a channel that are in flight.
 ///
 /// Invariants: a seq is in the ring or among the stragglers, never both (a straggler may lie within
@@ -79,8 +87,7 @@ impl NotYours {
 /// irregular deadline that is not later than the message's own deadline.
 #[derive(Debug, Default)]
 pub(crate) struct Window {
-    base: Seq,
-    ring: Ring,
+    ring: LongQueue<Option<Entry>>,
     ring_count: u64,
     stragglers: BTreeMap<Seq, Entry>,
     lists: Vec<Batches>,
@@ -117,27 +124,26 @@ impl Window {
             self.drop_free_front();
         }
         if self.ring.is_empty() {
-            self.base = seqs.start;
+            self.ring.begin_at(seqs.start.0);
         }
-        if seqs.start < self.base || !self.make_room(seqs) {
+        if seqs.start < self.base() || !self.make_room(seqs) {
             for seq in seqs.start.0..seqs.end.0 {
                 let before = self.stragglers.insert(Seq(seq), entry);
                 assert!(before.is_none(), "a message has one owner per channel");
             }
         } else {
-            let at = seqs.start.since(self.base) as usize;
-            let end = at + seqs.len() as usize;
-            let ring_len = self.ring.len();
-            if at > ring_len {
-                self.ring.extend(None, at - ring_len);
+            let ring_end = self.ring.places().end;
+            if seqs.start.0 > ring_end {
+                let gap = seqs.start.0 - ring_end;
+                self.ring.extend(None, gap as usize);
             }
-            for at in at..end.min(ring_len) {
-                let slot = self.ring.get_mut(at).expect("the ring goes on");
+            for seq in seqs.start.0..seqs.end.0.min(ring_end) {
+                let slot = self.ring.get_mut(seq).expect("the ring goes on");
                 assert!(slot.is_none(), "a message has one owner per channel");
                 *slot = Some(entry);
             }
-            self.ring
-                .extend(Some(entry), end - self.ring.len().min(end));
+            let added = seqs.end.0.saturating_sub(seqs.start.0.max(ring_end));
+            self.ring.extend(Some(entry), added as usize);
             self.ring_count += seqs.len();
         }
         self.push_batch(timeout, Batch { deadline, seqs });
@@ -166,26 +172,24 @@ impl Window {
     /// # Errors
     /// As [`Window::owned`]; nothing changes then.
     pub(crate) fn take(&mut self, seq: Seq, owner: ClientId) -> Result<Entry, NotYours> {
-        if seq >= self.base {
-            let at = seq.since(self.base) as usize;
-            if let Some(slot) = self.ring.get_mut(at)
-                && let Some(entry) = *slot
-            {
-                plant!(FinOfAnother, let owner = entry.owner);
-                if entry.owner != owner {
-                    return Err(NotYours::OtherOwner);
-                }
-                self.ring_count -= 1;
-                if at > 0 {
-                    *slot = None;
-                } else {
-                    self.base = self.base.offset(1);
-                    if self.ring.pop_front() {
-                        self.drop_free_front();
-                    }
-                }
-                return Ok(entry);
+        let is_first = seq == self.base();
+        if let Some(slot) = self.ring.get_mut(seq.0)
+            && let Some(entry) = *slot
+        {
+            plant!(FinOfAnother, let owner = entry.owner);
+            if entry.owner != owner {
+                return Err(NotYours::OtherOwner);
             }
+            self.ring_count -= 1;
+            if is_first {
+                self.ring.pop_front();
+                if let Some(None) = self.ring.front() {
+                    self.drop_free_front();
+                }
+            } else {
+                *slot = None;
+            }
+            return Ok(entry);
         }
         let entry = *self.stragglers.get(&seq).ok_or(NotYours::NotInFlight)?;
         if entry.owner != owner {
@@ -240,7 +244,7 @@ impl Window {
                 && let Some(batch) = self.lists[list].front().copied()
             {
                 let mut rest = batch.seqs;
-                if rest.end <= self.base && self.stragglers.is_empty() {
+                if rest.end <= self.base() && self.stragglers.is_empty() {
                     rest.start = rest.end;
                     work.spend(1);
                 } else if batch.deadline <= now {
@@ -292,12 +296,11 @@ impl Window {
             return Some(SeqRange::one(seq));
         }
         self.drop_free_front();
-        let seq = self.base;
+        let seq = self.base();
         if let Some(place) = self.ring.front() {
             let count = u64::from(place.is_some());
             self.ring_count -= count;
             self.ring.pop_front();
-            self.base = seq.offset(1);
             return Some(SeqRange::new(seq, seq.offset(count)));
         }
         let list = self.lists.last_mut();
@@ -320,33 +323,21 @@ impl Window {
     /// finished.
     pub(crate) fn oldest(&self) -> Option<Seq> {
         let straggler = self.stragglers.first_key_value().map(|(seq, _)| *seq);
-        let dense = (self.ring_count > 0).then_some(self.base);
+        let dense = (self.ring_count > 0).then_some(self.base());
         straggler.into_iter().chain(dense).min()
-    }
-
-    /// The entry of a message in flight.
-    pub(crate) fn entry(&self, seq: Seq) -> Option<Entry> {
-        let straggler = self.stragglers_from(seq).next();
-        let of_ring = self.ring_from(seq).next();
-        let of_ring = of_ring.and_then(|(found, entry)| Some((found, entry?)));
-        let mut found = straggler.into_iter().chain(of_ring);
-        found
-            .find(|(found, _)| *found == seq)
-            .map(|(_, entry)| entry)
     }
 
     /// The places of the ring from `seq` on, in order, free ones included. Messages leave the ring for the
     /// stragglers, and never come back from there.
     pub(crate) fn ring_from(&self, seq: Seq) -> impl Iterator<Item = (Seq, Option<Entry>)> + '_ {
-        let first = seq.max(self.base);
-        let at = (first.since(self.base) as usize).min(self.ring.len());
-        let places = self.ring.iter_from(at).enumerate();
+        let first = seq.max(self.base());
+        let places = self.ring.iter_from(first.0).enumerate();
         places.map(move |(i, place)| (first.offset(i as u64), *place))
     }
 
     /// All seqs up to the last one in flight.
     pub(crate) fn span(&self) -> SeqRange {
-        let ring_end = self.base.offset(self.ring.len() as u64);
+        let ring_end = self.ring_end();
         let last = self.stragglers.last_key_value();
         let end = last.map_or(ring_end, |(seq, _)| ring_end.max(seq.offset(1)));
         SeqRange::new(Seq(0), end)
@@ -371,19 +362,18 @@ impl Window {
 
     /// Every message in flight, in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (Seq, Entry)> + '_ {
-        let ring = self.ring.iter_from(0).enumerate();
-        let ring = ring.filter_map(|(i, e)| e.map(|e| (self.base.offset(i as u64), e)));
+        let ring = self.ring_from(Seq(0));
+        let ring = ring.filter_map(|(seq, entry)| Some((seq, entry?)));
         ring.chain(self.stragglers.iter().map(|(seq, entry)| (*seq, *entry)))
     }
 
     /// Asserts the invariants written on the type.
     pub(crate) fn check(&self) {
         self.ring.check();
-        let used = self.ring.used_count();
-        assert_eq!(used, self.ring_count, "ring_count counts the ring");
+        let used = self.ring.iter().flatten().count();
+        assert_eq!(used as u64, self.ring_count, "ring_count counts the ring");
         for seq in self.stragglers.keys() {
-            let in_ring = *seq >= self.base
-                && matches!(self.ring.get(seq.since(self.base) as usize), Some(Some(_)));
+            let in_ring = matches!(self.ring.get(seq.0), Some(Some(_)));
             assert!(!in_ring, "a seq is in one place");
         }
         let batches: usize = self.lists.iter().map(Batches::len).sum();
@@ -408,22 +398,15 @@ impl Window {
         }
     }
 
-    fn get(&self, seq: Seq) -> Option<Entry> {
-        if seq >= self.base
-            && let Some(Some(entry)) = self.ring.get(seq.since(self.base) as usize)
-        {
-            return Some(*entry);
-        }
-        self.stragglers.get(&seq).copied()
+    /// The entry of a message in flight.
+    pub(crate) fn get(&self, seq: Seq) -> Option<Entry> {
+        let of_ring = self.ring.get(seq.0).copied().flatten();
+        of_ring.or_else(|| self.stragglers.get(&seq).copied())
     }
 
     fn get_mut(&mut self, seq: Seq) -> Option<&mut Entry> {
-        if seq >= self.base
-            && let Some(Some(entry)) = self.ring.get_mut(seq.since(self.base) as usize)
-        {
-            return Some(entry);
-        }
-        self.stragglers.get_mut(&seq)
+        let of_ring = self.ring.get_mut(seq.0).and_then(Option::as_mut);
+        of_ring.or_else(|| self.stragglers.get_mut(&seq))
     }
 
     /// The seqs of `seqs` that are in flight, in order. Costs what the ring and the stragglers hold
@@ -431,14 +414,9 @@ impl Window {
     fn in_flight_of(&self, seqs: SeqRange) -> Vec<Seq> {
         let stragglers = self.stragglers.range(seqs.start..seqs.end);
         let mut found: Vec<Seq> = stragglers.map(|(seq, _)| *seq).collect();
-        let ring_end = self.base.offset(self.ring.len() as u64);
-        let (start, end) = (seqs.start.max(self.base), seqs.end.min(ring_end));
-        if start < end {
-            let slots = self.ring.iter_from(start.since(self.base) as usize);
-            let slots = slots.take(end.since(start) as usize).enumerate();
-            let used = slots.filter(|(_, slot)| slot.is_some());
-            found.extend(used.map(|(i, _)| start.offset(i as u64)));
-        }
+        let ring = self.ring_from(seqs.start);
+        let ring = ring.take_while(|(seq, _)| *seq < seqs.end);
+        found.extend(ring.filter_map(|(seq, place)| place.map(|_| seq)));
         found.sort_unstable();
         found
     }
@@ -446,8 +424,8 @@ impl Window {
     /// Returns the first part of `seqs` that has at most `most` places of the ring or stragglers, and their number (at
     /// least 1).
     fn slice_of(&self, seqs: SeqRange, most: usize) -> (SeqRange, usize) {
-        let ring_end = self.base.offset(self.ring.len() as u64);
-        let is_in_ring = seqs.start >= self.base && seqs.start < ring_end;
+        let ring_end = self.ring_end();
+        let is_in_ring = seqs.start >= self.base() && seqs.start < ring_end;
         if is_in_ring {
             let in_ring = SeqRange::new(seqs.start, seqs.end.min(ring_end));
             let count = in_ring.len().min(most as u64);
@@ -455,8 +433,8 @@ impl Window {
             return (slice, count as usize);
         }
         // Seqs between stragglers cost no work, and are not counted.
-        let end = if seqs.start < self.base {
-            self.base.min(seqs.end)
+        let end = if seqs.start < self.base() {
+            self.base().min(seqs.end)
         } else {
             seqs.end
         };
@@ -476,18 +454,33 @@ impl Window {
         }
     }
 
-    /// Drops free places at the ring's front, up to the end of a piece. Later calls drop the rest.
+    /// The first seq of the ring.
+    #[inline]
+    fn base(&self) -> Seq {
+        Seq(self.ring.first_place())
+    }
+
+    fn ring_end(&self) -> Seq {
+        Seq(self.ring.places().end)
+    }
+
+    /// Drops free places at the ring's front, a piece at most. Later calls drop the rest.
     fn drop_free_front(&mut self) {
-        self.base = self.base.offset(self.ring.pop_free());
+        for _ in 0..PIECE {
+            let Some(None) = self.ring.front() else {
+                return;
+            };
+            self.ring.pop_front();
+        }
     }
 
     /// Moves old entries from the ring to the stragglers if the ring would become too long with `seqs`. Returns false
     /// if the gap between the ring and `seqs` is too wide, and one call cannot move enough entries to close it.
     fn make_room(&mut self, seqs: SeqRange) -> bool {
-        let ring_end = self.base.offset(self.ring.len() as u64);
+        let ring_end = self.ring_end();
         let is_far = seqs.start > ring_end.offset(GAP_MAX);
         let limit = RING_ENTRIES_MIN.max(4 * (self.ring_count + seqs.len()));
-        if !is_far && seqs.end.since(self.base) <= limit {
+        if !is_far && seqs.end.since(self.base()) <= limit {
             return true;
         }
         let keep_from = if is_far {
@@ -496,18 +489,17 @@ impl Window {
             Seq(seqs.end.0 - limit.min(seqs.end.0)).min(seqs.start)
         };
         for _ in 0..MOVES_MAX {
-            if self.base >= keep_from {
+            if self.base() >= keep_from {
                 return true;
             }
             if let Some(place) = self.ring.front() {
                 if let Some(entry) = *place {
-                    self.stragglers.insert(self.base, entry);
+                    self.stragglers.insert(Seq(self.ring.first_place()), entry);
                     self.ring_count -= 1;
                 }
                 self.ring.pop_front();
-                self.base = self.base.offset(1);
             } else {
-                self.base = seqs.start;
+                self.ring.begin_at(seqs.start.0);
             }
         }
         !is_far

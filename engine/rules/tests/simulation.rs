@@ -1,6 +1,6 @@
 //! Thousands of random histories of the real broker over the real log, against a simple model.
 //!
-//! The files are simulated (`diskq::SimFiles`). The keepers answer late, connections send a few
+//! The files are simulated (`diskq_sim::SimFiles`). The keepers answer late, connections send a few
 //! bytes at a time and fail, shards get their mail or no turn for a while, and sometimes the process
 //! stops or is killed. One seed determines the whole history. A failure prints the seed, and
 //!

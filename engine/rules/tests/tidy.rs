@@ -153,8 +153,7 @@ fn no_release_has_a_feature_of_the_tests() {
     let features_of = |edges: &str| cargo(&["tree", "--workspace", "--edges", edges]);
     let (with_tests, release) = (features_of("features"), features_of("features,no-dev"));
     for (package, name) in [
-        ("diskq", "sim"),
-        ("diskq", "planted"),
+        ("diskq-sim", "sim"),
         ("diskq-log", "sim"),
         ("diskq-log", "planted"),
         ("program", "capture"),

@@ -1,6 +1,7 @@
 use std::path::PathBuf;
 
-use diskq::{LogOptions, SimFiles};
+use diskq::LogOptions;
+use diskq_sim::SimFiles;
 use wire::id::MessageId;
 
 use super::*;

@@ -4,9 +4,10 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use diskq::{
-    ChannelFacts, CheckpointRun, Crash, Durable, Keeper, Log, LogOptions, LogReader, Logs,
-    Recovered, SeqRange, SimFiles, existing, open_log, undistributed,
+    ChannelFacts, CheckpointRun, Durable, Keeper, Log, LogOptions, LogReader, Logs, Recovered,
+    SeqRange, existing, open_log, undistributed,
 };
+use diskq_sim::{Crash, SimFiles};
 use wire::id::{MessageId, Seq};
 
 use super::*;

@@ -1,6 +1,7 @@
 use std::path::Path;
 
-use diskq::{Files, SimFiles};
+use diskq::Files;
+use diskq_sim::SimFiles;
 use proptest::prelude::*;
 use wire::limits::ID_BYTES;
 

@@ -115,7 +115,7 @@ pub type UndoDraft = TimedRuns<Runs>;
 pub type Roster = CheckpointOf<()>;
 
 impl<L> CheckpointOf<L> {
-    fn lists(&self) -> impl Iterator<Item = &L> {
+    pub(super) fn lists(&self) -> impl Iterator<Item = &L> {
         let channels = self.channels.iter().map(|channel| &channel.runs);
         let undos = self.channels.iter().filter_map(|it| it.undo.as_ref());
         let timed = undos.chain(&self.undo).chain(&self.grace);

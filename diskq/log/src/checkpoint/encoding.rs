@@ -13,7 +13,7 @@ use super::content::{
 };
 use super::runs::{CheckpointRun, Runs};
 use crate::crc::crc32c;
-use crate::range::SeqRange;
+use crate::range::{SeqRange, within};
 
 pub(super) const MAGIC: [u8; 4] = *b"RQCP";
 pub(super) const VERSION: u16 = 2;
@@ -44,20 +44,12 @@ fn crc(head: &[u8], body: &[u8]) -> u32 {
     crc32c(crc32c(0, head), body)
 }
 
-/// The bytes of a checkpoint on their way to the file, or only their number.
-#[derive(Default)]
-struct Out {
-    count: usize,
-    /// `None`: the bytes are only counted.
-    bytes: Option<Vec<u8>>,
-}
+/// The bytes of a checkpoint on their way to the file.
+struct Out(Vec<u8>);
 
 impl Out {
     fn put(&mut self, bytes: &[u8]) {
-        self.count += bytes.len();
-        if let Some(out) = &mut self.bytes {
-            out.extend_from_slice(bytes);
-        }
+        self.0.extend_from_slice(bytes);
     }
 
     /// Puts the number of entries of a list. A body below 4 GiB lists fewer than 2^32 things.
@@ -74,15 +66,11 @@ impl Out {
 
     fn put_runs(&mut self, runs: &Runs) {
         self.put_count(runs.count());
-        self.count += runs.count() * RUN_BYTES;
-        let Some(out) = &mut self.bytes else {
-            return;
-        };
         for run in runs.iter() {
-            out.extend_from_slice(&run.start.0.to_le_bytes());
-            out.extend_from_slice(&run.count.to_le_bytes());
-            out.extend_from_slice(&run.attempts.to_le_bytes());
-            out.extend_from_slice(&run.due_ns.to_le_bytes());
+            self.put(&run.start.0.to_le_bytes());
+            self.put(&run.count.to_le_bytes());
+            self.put(&run.attempts.to_le_bytes());
+            self.put(&run.due_ns.to_le_bytes());
         }
     }
 
@@ -118,27 +106,29 @@ impl CheckpointDraft {
     /// The checkpoint would be longer than its 32-bit length field can express.
     pub fn encode(&self, sync: bool) -> io::Result<Vec<u8>> {
         let resolved = self.with_lists(Runs::resolved);
-        let mut counted = Out::default();
-        resolved.put_body(&mut counted);
-        let body_bytes = u32::try_from(counted.count).map_err(|_| {
-            let (bytes, most) = (counted.count, u32::MAX);
-            let text = format!("the checkpoint needs {bytes} bytes, and may have {most}");
+        let too_long = |bytes: usize| {
+            let text = format!(
+                "the checkpoint needs {bytes} bytes, and may have {}",
+                u32::MAX
+            );
             io::Error::new(io::ErrorKind::FileTooLarge, text)
-        })?;
-        let mut head = [0; HEAD_BYTES];
-        head[..4].copy_from_slice(&MAGIC);
-        head[4..6].copy_from_slice(&resolved.version().to_le_bytes());
-        head[6..8].copy_from_slice(&u16::from(sync).to_le_bytes());
-        head[8..16].copy_from_slice(&self.number.to_le_bytes());
-        head[16..20].copy_from_slice(&body_bytes.to_le_bytes());
-        let mut out = Out {
-            count: 0,
-            bytes: Some(Vec::with_capacity(HEAD_BYTES + counted.count)),
         };
-        out.put(&head);
+        // The runs are nearly all of it. A checkpoint that cannot be written takes no memory.
+        let runs_bytes = resolved.lists().map(|runs| runs.count() * RUN_BYTES).sum();
+        if runs_bytes > u32::MAX as usize {
+            return Err(too_long(runs_bytes));
+        }
+        let mut out = Out(Vec::with_capacity(2 * HEAD_BYTES + runs_bytes));
+        out.put(&[0; HEAD_BYTES]);
         resolved.put_body(&mut out);
-        assert_eq!(out.count, HEAD_BYTES + counted.count);
-        let mut bytes = out.bytes.expect("they were not only counted");
+        let Out(mut bytes) = out;
+        let body_bytes = bytes.len() - HEAD_BYTES;
+        let body_bytes = u32::try_from(body_bytes).map_err(|_| too_long(body_bytes))?;
+        bytes[..4].copy_from_slice(&MAGIC);
+        bytes[4..6].copy_from_slice(&resolved.version().to_le_bytes());
+        bytes[6..8].copy_from_slice(&u16::from(sync).to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
+        bytes[16..20].copy_from_slice(&body_bytes.to_le_bytes());
         seal(&mut bytes);
         Ok(bytes)
     }
@@ -452,7 +442,11 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
         runs.try_reserve_exact(list.len())?;
         runs.extend(list.iter().map(CheckpointRun::range));
         runs[emptied..].sort_unstable();
-        if !are_apart(&runs) || dropped.iter().any(|range| overlaps(&runs, *range)) {
+        if !are_apart(&runs)
+            || dropped
+                .iter()
+                .any(|range| !within(*range, &runs).is_empty())
+        {
             return Ok(false);
         }
         given = given.max(end(&runs));
@@ -473,14 +467,6 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
         && are_apart(&dropped)
         && kept.first().is_none_or(|first| below <= first.start)
         && below.max(end(&kept)) <= next)
-}
-
-/// Returns whether one of the ranges, which are sorted and lie apart, has a seq of `range`.
-fn overlaps(ranges: &[SeqRange], range: SeqRange) -> bool {
-    let first = ranges.partition_point(|other| other.end <= range.start);
-    ranges
-        .get(first)
-        .is_some_and(|other| other.start < range.end)
 }
 
 /// Returns whether each range ends before the next one starts.

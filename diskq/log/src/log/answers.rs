@@ -132,21 +132,19 @@ pub enum Look<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LogStats {
     /// Bytes of all segment files, the spare and the pool included.
-    pub bytes_on_disk: u64,
+    pub disk_bytes: u64,
     /// Bytes of all segments in memory, the spare and the pool included.
-    pub resident_bytes: u64,
+    pub memory_bytes: u64,
     /// Segments that hold messages.
-    pub segments: u32,
+    pub segment_count: u64,
     /// Segments that hold messages and are not in memory.
-    pub cold_segments: u32,
+    pub cold_segment_count: u64,
     /// Mappings held, the spare and the pool included.
-    pub mappings: u32,
+    pub mappings: u64,
     /// Messages lost to damage that start-up or this run has found.
     pub damaged_count: u64,
     /// Syncs that have ended well.
     pub sync_count: u64,
     /// The time from request to answer of these syncs, all together.
     pub sync_time: Duration,
-    /// The answer of [`Log::health`](super::Log::health).
-    pub health: Option<String>,
 }

@@ -56,7 +56,7 @@ impl Log {
                     self.drop_if_unneeded(index);
                 }
             }
-            // The tail stays, it takes the next append. An idle one goes by `Timer::IdleStock`.
+            // The tail stays, it takes the next append. An idle one goes with `Log::trim`.
             Some(Which::Tail) => self.segments.at_mut(Which::Tail).release(1),
             None => {}
         }

@@ -2,7 +2,8 @@ use super::*;
 use crate::content_key::ContentKey;
 use crate::plan::KeyWindow;
 use crate::rules::ContentRule;
-use diskq::{Keeper, SimFiles};
+use diskq::Keeper;
+use diskq_sim::SimFiles;
 
 const NOW: Now = Now {
     mono: Duration::from_secs(1),

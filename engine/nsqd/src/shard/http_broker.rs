@@ -9,7 +9,7 @@ use crate::shard::Shard;
 use crate::shard::mail::Post;
 use crate::thread_pool::Full;
 use diskq::{Keeper, OsFiles, Reply};
-use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot};
+use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot, UnfinishedSnapshot};
 use engine_rules::{
     AdminError as CoreError, ColdMessage, Outcome, PeekBudget, PeekQuestion, PeekSlice,
     PeekedFrame, Publication, REMOTE_STREAK_MAX, Refusal, Seq, ShardId, TaskId, Wakeup, shard_of,
@@ -219,10 +219,9 @@ pub(crate) async fn stats_of_all(post: &Post, filter: &StatsFilter) -> StatsSnap
 
 /// Takes the snapshot of a shard in slices, with the shard's other work in between.
 async fn snapshot(shard: &Rc<Shard>, filter: &StatsFilter) -> StatsSnapshot {
-    let mut unfinished = shard.with_broker(|broker, _, _| broker.begin_snapshot(filter));
-    while !shard
-        .with_broker(|broker, now, _| broker.continue_snapshot(now, filter, &mut unfinished))
-    {
+    let mut unfinished =
+        shard.with_broker(|broker, _, _| UnfinishedSnapshot::begin(broker, filter));
+    while !shard.with_broker(|broker, now, _| unfinished.proceed(broker, now)) {
         future::yield_now().await;
     }
     unfinished.finish()

@@ -4,7 +4,7 @@ use super::Channel;
 use super::consumers::TURN_MESSAGES;
 use super::dead_letters::{DeadLetter, DeadLetterRule, DeadLetters, LetterBudget};
 use super::single_messages::SingleMessage;
-use crate::client::consumer::Topology;
+use crate::client::consumer::{Locality, Topology};
 use crate::client::{Client, Clients};
 use crate::dirty_set::DirtySet;
 use crate::ids::ClientId;
@@ -220,7 +220,13 @@ impl Channel {
         let timeout = consumer.settings.msg_timeout;
         self.window.insert(seqs, to.id, attempts, to.now, timeout);
         consumer.delivered(run.count);
-        self.counters.deliveries[consumer.locality as usize] += u64::from(run.count);
+        let counters = &mut self.counters;
+        let deliveries = match consumer.locality {
+            Locality::Zone => &mut counters.zone_local_msg_count,
+            Locality::Region => &mut counters.region_local_msg_count,
+            Locality::Global => &mut counters.global_msg_count,
+        };
+        *deliveries += u64::from(run.count);
     }
 }
 

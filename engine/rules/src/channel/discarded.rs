@@ -4,7 +4,6 @@ use crate::channel::seq_set::SeqSet;
 use crate::channel::single_messages::{Deferred, SingleMessage};
 use crate::long_queue::LongQueue;
 use crate::ranges::Ranges;
-use crate::undo::undo_run;
 use crate::window::Window;
 use crate::work::Work;
 use diskq_log::{CheckpointRun, Log, SeqRange, plant};
@@ -39,20 +38,26 @@ impl Discarded {
         unix_time_of: impl Fn(Duration) -> u64,
         mut out: impl FnMut(CheckpointRun),
     ) {
+        let mut out = |range: SeqRange, attempts: u16, due_ns: u64| {
+            out(CheckpointRun {
+                attempts,
+                ..CheckpointRun::fresh(range, due_ns)
+            });
+        };
         for range in self.waiting.iter() {
-            out(undo_run(range, 0, 0));
+            out(range, 0, 0);
         }
         for message in self.requeued.iter().chain(self.dead_letters.iter()) {
-            out(undo_run(message.range(), message.attempts, 0));
+            out(message.range(), message.attempts, 0);
         }
         for entry in self.deferred.iter_behind(None) {
             // 0 means that the message is not deferred.
             let due_ns = unix_time_of(entry.due).max(1);
-            out(undo_run(entry.range(), entry.attempts, due_ns));
+            out(entry.range(), entry.attempts, due_ns);
         }
         plant!(UndoForgetsFlight, return);
         for (seq, entry) in self.window.iter() {
-            out(undo_run(SeqRange::one(seq), entry.attempts, 0));
+            out(SeqRange::one(seq), entry.attempts, 0);
         }
     }
 

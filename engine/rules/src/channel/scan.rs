@@ -68,12 +68,11 @@ impl Channel {
         mut out: impl FnMut(CheckpointRun),
     ) -> bool {
         let mut out = |range: SeqRange, attempts: u16, due: Option<Duration>| {
+            // 0 means that nothing was deferred.
+            let due_ns = due.map_or(0, |due| unix_time_of(due).max(1));
             out(CheckpointRun {
-                start: range.start,
-                count: range.len(),
                 attempts,
-                // 0 means that nothing was deferred.
-                due_ns: due.map_or(0, |due| unix_time_of(due).max(1)),
+                ..CheckpointRun::fresh(range, due_ns)
             });
         };
         let moved = self.moved.get_or_insert_default();

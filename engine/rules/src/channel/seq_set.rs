@@ -49,8 +49,7 @@ impl SeqSet {
 
     /// True if a seq is in the set.
     pub(crate) fn has(&self, seq: Seq) -> bool {
-        let block = self.blocks.get(&(seq.0 / BLOCK));
-        block.is_some_and(|block| block & (1 << (seq.0 % BLOCK)) != 0)
+        self.overlaps(SeqRange::one(seq))
     }
 
     /// True if a seq of the range is in the set.

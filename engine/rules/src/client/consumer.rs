@@ -2,6 +2,7 @@
 
 use crate::dirty_set::Listed;
 use crate::ids::{ChannelId, TopicKey};
+use crate::stats::ConsumerCounters;
 use std::time::Duration;
 use wire::identify::ClientSettings;
 
@@ -21,9 +22,7 @@ pub(crate) struct Consumer {
     /// In its channel's `refills`: waits until it has credit for more than a few messages.
     pub(crate) in_refills: Listed,
     pub(crate) coalescing: Coalescing,
-    pub(crate) message_count: u64,
-    pub(crate) finish_count: u64,
-    pub(crate) requeue_count: u64,
+    pub(crate) counters: ConsumerCounters,
 }
 
 impl Consumer {
@@ -38,9 +37,7 @@ impl Consumer {
             in_ready: Listed::default(),
             in_refills: Listed::default(),
             coalescing: Coalescing::default(),
-            message_count: 0,
-            finish_count: 0,
-            requeue_count: 0,
+            counters: ConsumerCounters::default(),
         }
     }
 
@@ -54,7 +51,7 @@ impl Consumer {
     #[inline]
     pub(crate) fn delivered(&mut self, count: u32) {
         self.in_flight += count;
-        self.message_count += u64::from(count);
+        self.counters.message_count += u64::from(count);
     }
 
     /// Forgets its channel, which is gone with its lists.
@@ -135,11 +132,6 @@ pub(crate) enum Locality {
     /// Elsewhere, or not known.
     #[default]
     Global,
-}
-
-impl Locality {
-    /// The number of localities, for counters by locality.
-    pub(crate) const COUNT: usize = 3;
 }
 
 /// The place of this node: `--topology-zone` and `--topology-region`. With

@@ -55,7 +55,7 @@ impl Channels {
     }
 
     /// Channels in the order of their names.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (ChannelId, &Channel)> {
+    pub(crate) fn iter(&self) -> impl DoubleEndedIterator<Item = (ChannelId, &Channel)> {
         self.by_name.values().map(|id| (*id, &self.all[*id]))
     }
 

@@ -4,6 +4,7 @@
 use super::Topic;
 use crate::channel::Channel;
 use crate::drain::Owed;
+use crate::output::Change;
 use crate::peek::{CandidateState, Candidates, PeekBudget, PeekFrom, PeekPlace};
 use crate::stats::DiskUse;
 use crate::undo::Undo;
@@ -154,8 +155,15 @@ impl Topic {
     }
 }
 
-/// The messages of a topic for which a drain waits.
+/// The messages of a topic for which a drain waits, and what the nsqlookupds are told.
 impl Topic {
+    /// Returns that the topic and its channels came or went.
+    pub(crate) fn changes(&self, is_there: bool) -> impl DoubleEndedIterator<Item = Change> {
+        let channels = self.channels.iter().map(|(_, channel)| channel);
+        let channels = channels.map(move |it| Change::channel(&self.name, &it.name, is_there));
+        std::iter::once(Change::topic(&self.name, is_there)).chain(channels)
+    }
+
     /// Adds the messages that this topic and its channels owe, and the causes that keep them from leaving.
     pub(crate) fn add_owed(&self, now: Now, owed: &mut Owed) {
         let name = &self.name;

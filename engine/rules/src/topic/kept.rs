@@ -10,21 +10,12 @@ use std::time::Duration;
 use wire::id::Seq;
 
 /// Messages that a topic holds itself, once in the log, and which of them are deferred.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Kept<T> {
     pub(super) messages: Ranges,
     /// The deferred messages in the order of their seqs, each with its deferral in milliseconds or its due time. Entries
     /// in front of the first message are left over.
     pub(super) deferred: LongQueue<(Seq, T)>,
-}
-
-impl<T> Default for Kept<T> {
-    fn default() -> Kept<T> {
-        Kept {
-            messages: Ranges::default(),
-            deferred: LongQueue::default(),
-        }
-    }
 }
 
 impl<T: Copy> Kept<T> {
@@ -47,17 +38,9 @@ impl<T: Copy> Kept<T> {
 
     /// Returns the deferral of a message.
     pub(super) fn deferral_of(&self, seq: Seq) -> Option<T> {
-        let (mut low, mut high) = (self.deferred.places().start, self.deferred.places().end);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let (found, deferral) = self.deferred.get(middle)?;
-            match found.cmp(&seq) {
-                std::cmp::Ordering::Equal => return Some(*deferral),
-                std::cmp::Ordering::Less => low = middle + 1,
-                std::cmp::Ordering::Greater => high = middle,
-            }
-        }
-        None
+        let place = self.deferred.place_behind(|(found, _)| *found < seq);
+        let (found, deferral) = self.deferred.get(place)?;
+        (*found == seq).then_some(*deferral)
     }
 
     /// Asserts the order of the messages. Returns their number.
@@ -255,28 +238,18 @@ impl Progress {
                     self.deferred_place = next_place(self.deferred_place);
                 }
                 Some((seq, due)) if seq < range.end => {
-                    out(owed_run(SeqRange::new(start, seq), 0));
-                    out(owed_run(SeqRange::one(seq), due_ns(due)));
+                    out(CheckpointRun::fresh(SeqRange::new(start, seq), 0));
+                    out(CheckpointRun::fresh(SeqRange::one(seq), due_ns(due)));
                     self.seen = seq.offset(1);
                     self.deferred_place = next_place(self.deferred_place);
                 }
                 _ => {
-                    out(owed_run(SeqRange::new(start, range.end), 0));
+                    out(CheckpointRun::fresh(SeqRange::new(start, range.end), 0));
                     self.place += 1;
                 }
             }
         }
         true
-    }
-}
-
-/// Describes messages that were never delivered.
-pub(super) fn owed_run(range: SeqRange, due_ns: u64) -> CheckpointRun {
-    CheckpointRun {
-        start: range.start,
-        count: range.len(),
-        attempts: 0,
-        due_ns,
     }
 }
 

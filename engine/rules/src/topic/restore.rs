@@ -8,9 +8,10 @@ use crate::client::Clients;
 use crate::pause::PauseUnderWay;
 use crate::undo::{UNDO_TIME_MAX, Undo};
 use crate::work::Work;
+use diskq_log::range::within;
 use diskq_log::{
-    CheckpointRun, FoundDeferral, GraceCheckpoint, Log, Now, PauseTerms, Recovered, SeqRange,
-    TopicFacts, UndoCheckpoint, plant,
+    ChannelCheckpoint, CheckpointRun, FoundDeferral, GraceCheckpoint, Log, Now, PauseTerms,
+    Recovered, SeqRange, TopicFacts, UndoCheckpoint, plant,
 };
 use std::time::Duration;
 use wire::id::Seq;
@@ -46,25 +47,14 @@ impl Topic {
         topic.pause = is_paused.then(|| PauseUnderWay::restore(now, &checkpoint.terms));
         let mut has_new_ends = ends_elsewhere(&topic.pause, &checkpoint.terms);
         for saved in &checkpoint.channels {
-            if let Some(name) = ChannelName::new(saved.name.as_bytes()) {
-                let id = topic.create_channel(name);
-                let (channel, log) = topic.channel_and_log(id);
-                channel.pause = saved
-                    .paused
-                    .then(|| PauseUnderWay::restore(now, &saved.terms));
-                has_new_ends |= ends_elsewhere(&channel.pause, &saved.terms);
-                let is_durable = recovered.durable_channels.names(&saved.name);
-                channel.is_unsure = !is_durable && group_commit;
-                restore_runs(times, channel, &saved.runs, &recovered.found, log);
-                let undo = saved.undo.as_ref();
-                channel.undo =
-                    undo.and_then(|undo| restored_undo(times, undo, &recovered.found, log));
-            }
+            let is_durable = recovered.durable_channels.names(&saved.name);
+            let is_unsure = !is_durable && group_commit;
+            has_new_ends |= topic.restore_channel(times, saved, is_unsure, &recovered.found);
         }
         let (undo, log) = (checkpoint.undo.as_ref(), &mut topic.log);
         topic.undo = undo.and_then(|undo| restored_undo(times, undo, &recovered.found, log));
         for run in &checkpoint.undistributed {
-            for range in intersect(&recovered.found, run) {
+            for range in within(run.range(), &recovered.found) {
                 topic.undistributed.messages.push(range);
                 topic.log.retain(range, 1);
                 if let Some(due) = times.recorded(run.due_ns, range.len()) {
@@ -79,13 +69,8 @@ impl Topic {
             gate.restore_numbers(&mut topic.log, saved, &recovered.origins, &recovered.found);
         }
         // Above the checkpoint: owed to all. The deferred among them keep their deadlines.
-        let above = CheckpointRun {
-            start: checkpoint.next,
-            count: u64::MAX - checkpoint.next.0,
-            attempts: 0,
-            due_ns: 0,
-        };
-        for range in intersect(&recovered.found, &above) {
+        let above = SeqRange::new(checkpoint.next, Seq(u64::MAX));
+        for range in within(above, &recovered.found) {
             topic.undistributed.messages.push(range);
             topic.log.retain(range, 1);
         }
@@ -112,6 +97,28 @@ impl Topic {
         topic.channels.pump_all_later();
         topic.log.release_unheld();
         topic
+    }
+
+    /// Restores a channel of the checkpoint. Returns whether its pause has another end now.
+    fn restore_channel(
+        &mut self,
+        times: &mut DueTimes,
+        saved: &ChannelCheckpoint,
+        is_unsure: bool,
+        found: &[SeqRange],
+    ) -> bool {
+        let Some(name) = ChannelName::new(saved.name.as_bytes()) else {
+            return false;
+        };
+        let id = self.create_channel(name);
+        let (channel, log) = self.channel_and_log(id);
+        let pause = || PauseUnderWay::restore(times.now, &saved.terms);
+        channel.pause = saved.paused.then(pause);
+        channel.is_unsure = is_unsure;
+        restore_runs(times, channel, &saved.runs, found, log);
+        let undo = saved.undo.as_ref();
+        channel.undo = undo.and_then(|undo| restored_undo(times, undo, found, log));
+        ends_elsewhere(&channel.pause, &saved.terms)
     }
 
     /// Makes the channels of nsqd.dat that the checkpoint does not know. Invalid channel names are left out. They get
@@ -156,7 +163,7 @@ impl Topic {
         let mut runs = saved.runs.clone();
         runs.sort_unstable_by_key(|run| run.start);
         for run in &runs {
-            for range in intersect(found, run) {
+            for range in within(run.range(), found) {
                 kept.messages.push(range);
                 self.log.retain(range, 1);
                 // 0: the channels' runs have counted these messages.
@@ -188,7 +195,7 @@ fn restore_runs(
     let mut deferred = Vec::new();
     for run in runs {
         let attempts = run.attempts;
-        for range in intersect(found, run) {
+        for range in within(run.range(), found) {
             log.retain(range, 1);
             if let Some(due) = times.recorded(run.due_ns, range.len()) {
                 let seqs = (range.start.0..range.end.0).map(Seq);
@@ -222,14 +229,12 @@ fn restored_undo(
     }
     let mut runs = Vec::new();
     for run in &saved.runs {
-        for range in intersect(found, run) {
+        for range in within(run.range(), found) {
             log.retain(range, 1);
             let due = times.recorded(run.due_ns, range.len());
             runs.push(CheckpointRun {
-                start: range.start,
-                count: range.len(),
                 due_ns: due.map_or(0, |due| now.unix_time_of(due)),
-                ..*run
+                ..run.with_range(range)
             });
         }
     }
@@ -237,19 +242,9 @@ fn restored_undo(
 }
 
 /// Returns a deferral in milliseconds. It is late by less than a millisecond, and never early.
-pub(super) fn deferral_ms(after: Duration) -> u32 {
+pub(crate) fn deferral_ms(after: Duration) -> u32 {
     let ms = after.as_nanos().div_ceil(1_000_000);
     u32::try_from(ms).unwrap_or(u32::MAX).max(1)
-}
-
-/// The parts of `run` that exist.
-fn intersect(found: &[SeqRange], run: &CheckpointRun) -> impl Iterator<Item = SeqRange> {
-    let SeqRange { start, end } = run.range();
-    let first = found.partition_point(|range| range.end <= start);
-    let parts = found[first..]
-        .iter()
-        .take_while(move |range| range.start < end);
-    parts.map(move |range| SeqRange::new(range.start.max(start), range.end.min(end)))
 }
 
 /// Turns recorded due times into times of the monotonic clock.

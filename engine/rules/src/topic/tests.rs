@@ -2,9 +2,10 @@ use super::kept::{Bounds, Progress};
 use super::*;
 use crate::client::Client;
 use crate::topic::restore::DueTimes;
-use diskq::{Keeper, SimFiles};
+use diskq::Keeper;
 use diskq_log::checkpoint::Roster;
 use diskq_log::{ChannelFacts, Checkpoint, Damage, DamageKind, Recovered, TopicFacts};
+use diskq_sim::SimFiles;
 use wire::decode::ClientState;
 use wire::identify::{ClientSettings, ServerSettings};
 

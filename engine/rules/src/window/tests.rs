@@ -229,20 +229,20 @@ fn free_places_and_old_entries_leave_a_long_ring_in_parts() {
     let mut window = with(0, LONG);
     take_all(&mut window, (1..LONG - 1).chain([0]));
     let places = LONG as usize - window.ring.len();
-    assert!(places <= ring::PIECE, "{places} places left the ring");
+    assert!(places <= PIECE, "{places} places left the ring");
     let mut next = LONG;
     while window.ring.len() > 2 * RING_ENTRIES_MIN as usize {
         let before = window.ring.len();
         fly(&mut window, next, next + 1);
         next += 1;
-        assert!(before - window.ring.len() <= ring::PIECE + MOVES_MAX);
+        assert!(before - window.ring.len() <= PIECE + MOVES_MAX);
     }
     fly(&mut window, next, next + LONG);
     for seq in [far, far + 1, 2 * far] {
         let (before, stragglers) = (window.ring.len(), window.stragglers.len());
         fly(&mut window, seq, seq + 1);
         window.check();
-        assert!(before - window.ring.len() <= ring::PIECE + MOVES_MAX);
+        assert!(before - window.ring.len() <= PIECE + MOVES_MAX);
         assert!(window.stragglers.len() - stragglers <= MOVES_MAX + 1);
     }
     take_all(&mut window, [far, far + 1, 2 * far, next, next + LONG - 1]);

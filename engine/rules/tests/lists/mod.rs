@@ -1,6 +1,7 @@
 //! A broker over a simulated disk that processes long lists in small slices.
 
-use diskq::{ChannelFacts, Crash, Keeper, LogOptions, SimFiles, TopicFacts, open_log};
+use diskq::{ChannelFacts, Keeper, LogOptions, TopicFacts, open_log};
+use diskq_sim::{Crash, SimFiles};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
     Broker, BrokerOptions, ClientId, DeadLetterRules, GraceOptions, Now, Output, Sent, Wakeup,
@@ -12,7 +13,7 @@ use wire::encode::{self, FrameDecoded, decode_frame};
 use wire::frame::{FrameType, Message};
 use wire::name::{ChannelName, TopicName};
 
-const DATA_PATH: &str = "/data";
+pub(crate) const DATA_PATH: &str = "/data";
 pub(crate) const TOPIC: &str = "orders";
 pub(crate) const CHANNEL: &str = "archive";
 pub(crate) const TURN_ENTRIES: usize = 40;
@@ -59,6 +60,8 @@ pub(crate) struct World {
     pub(crate) runs: usize,
     /// True if the broker has asked an operator to try a command again.
     pub(crate) may_retry: bool,
+    /// True if the invariants are checked in every turn.
+    pub(crate) is_checked: bool,
 }
 
 impl World {
@@ -67,8 +70,12 @@ impl World {
     }
 
     pub(crate) fn with(options: BrokerOptions) -> World {
+        World::on(SimFiles::new(), options)
+    }
+
+    pub(crate) fn on(files: SimFiles, options: BrokerOptions) -> World {
         World {
-            files: SimFiles::new(),
+            files,
             holds_syncs: false,
             held: Vec::new(),
             broker: Broker::new(options.clone()),
@@ -79,6 +86,7 @@ impl World {
             checkpoints: 0,
             runs: 0,
             may_retry: false,
+            is_checked: false,
         }
     }
 
@@ -130,6 +138,9 @@ impl World {
         self.spent_max = self.spent_max.max(self.broker.entries_spent());
         self.busy_turns += usize::from(self.broker.entries_spent() > 1);
         self.perform(out);
+        if self.is_checked {
+            self.broker.check();
+        }
     }
 
     pub(crate) fn perform(&mut self, mut out: Vec<Output>) {
@@ -151,9 +162,7 @@ impl World {
                 let Output::Keeper(key, topic, request) = output else {
                     continue;
                 };
-                for (name, log) in self.broker.logs() {
-                    self.files.observe(Path::new(DATA_PATH), name, log);
-                }
+                self.observe();
                 if let diskq::Request::WriteCheckpoint(diskq::CheckpointJob { draft, .. }) =
                     &request
                 {
@@ -166,6 +175,13 @@ impl World {
                     self.broker.handle_reply(now, key, reply, &mut out);
                 }
             }
+        }
+    }
+
+    /// Copies the memories of the logs to the disk.
+    pub(crate) fn observe(&mut self) {
+        for (name, log) in self.broker.logs() {
+            self.files.observe(Path::new(DATA_PATH), name, log);
         }
     }
 
@@ -259,9 +275,7 @@ impl World {
 
     /// Kills the process and starts it again a second later.
     pub(crate) fn restart(&mut self) {
-        for (name, log) in self.broker.logs() {
-            self.files.observe(Path::new(DATA_PATH), name, log);
-        }
+        self.observe();
         self.files.crash(Crash::Process);
         self.mono += Duration::from_secs(1);
         self.broker = Broker::new(self.options.clone());

@@ -1,7 +1,8 @@
 //! The broker's shell without sockets: the bytes of connections go in and come out, a keeper does
 //! the jobs, and a counter sees each call of the broker.
 
-use diskq::{Keeper, SimFiles};
+use diskq::Keeper;
+use diskq_sim::SimFiles;
 use engine_rules::{Broker, BrokerOptions, ClientId, Now, Output, Sent};
 use std::io::IoSlice;
 use std::path::Path;

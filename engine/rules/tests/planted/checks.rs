@@ -2,7 +2,8 @@
 
 use crate::lists;
 use crate::retries::History;
-use diskq::{LogOptions, SimFiles};
+use diskq::LogOptions;
+use diskq_sim::SimFiles;
 use engine_rules::stats::{StatsFilter, StatsSnapshot};
 use engine_rules::{
     BrokerOptions, ClientId, DedupRule, DedupRules, Outcome, PublisherRule, ShardId, TaskId,

@@ -1,4 +1,4 @@
-//! Plants each deliberate bug of [`diskq::planted`] that is the broker's. The tests must find each bug, and a table names the
+//! Plants each deliberate bug of [`diskq_sim::bugs`] that is the broker's. The tests must find each bug, and a table names the
 //! test that found it. The tests of `diskq` find the others.
 //!
 //! The small checks come first, then the histories of the simulation, until one of them fails. A bug that survives
@@ -8,11 +8,15 @@ mod checks;
 
 use crate::world::World;
 use std::any::Any;
+use std::collections::BTreeSet;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind, set_hook, take_hook};
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
-use diskq::{planted::Bug, planted::plant, planted::planted};
+use diskq_log::planted::{plant, planted};
+use diskq_sim::bugs;
 use parking_lot::Mutex;
 
 /// The most histories that may run before a bug is found.
@@ -35,14 +39,14 @@ fn first_line(panic: &(dyn Any + Send)) -> String {
 }
 
 /// Runs `test` with a bug planted. Returns the message of its failure, if it fails.
-fn fails(bug: Bug, test: impl FnOnce()) -> Option<String> {
+fn fails(bug: &'static str, test: impl FnOnce()) -> Option<String> {
     plant(Some(bug));
     let result = catch_unwind(AssertUnwindSafe(test));
     plant(None);
     result.err().map(|panic| first_line(&*panic))
 }
 
-fn find(bug: Bug) -> Option<Found> {
+fn find(bug: &'static str) -> Option<Found> {
     for (name, check) in checks::ALL {
         if fails(bug, check).is_some() {
             let by = (*name).to_owned();
@@ -70,17 +74,14 @@ fn each_planted_bug_is_found() {
         }
     }));
     let wanted = std::env::var("RINGQ_PLANTED").ok();
-    let is_wanted = |bug: Bug| {
-        wanted
-            .as_ref()
-            .is_none_or(|names| names.contains(&format!("{bug:?}")))
-    };
+    let is_wanted = |bug: &str| wanted.as_ref().is_none_or(|names| names.contains(bug));
     let next = AtomicUsize::new(0);
     let table = Mutex::new(Vec::new());
     let work = || {
-        while let Some((bug, text)) = Bug::OF_THE_BROKER.get(next.fetch_add(1, Ordering::Relaxed)) {
-            if is_wanted(*bug) {
-                let found = find(*bug);
+        while let Some((bug, text)) = bugs::OF_THE_BROKER.get(next.fetch_add(1, Ordering::Relaxed))
+        {
+            if is_wanted(bug) {
+                let found = find(bug);
                 table.lock().push((*bug, *text, found));
             }
         }
@@ -96,12 +97,36 @@ fn each_planted_bug_is_found() {
     for (bug, text, found) in table {
         match found {
             Some(Found { by, histories }) => {
-                println!("{bug:?} ({text}): found after {histories} histories: {by}");
+                println!("{bug} ({text}): found after {histories} histories: {by}");
             }
             None => survivors.push(bug),
         }
     }
     assert!(survivors.is_empty(), "not found: {survivors:?}");
+}
+
+/// A plant whose name is not listed would never be planted.
+#[test]
+fn each_plant_is_listed() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let crates = ["diskq", "diskq/log", "engine/dedup", "engine/rules"];
+    let mut left: Vec<_> = crates.map(|name| root.join(name).join("src")).to_vec();
+    let mut planted = BTreeSet::new();
+    while let Some(path) = left.pop() {
+        if path.is_dir() {
+            let entries = fs::read_dir(path).expect("a directory");
+            left.extend(entries.map(|entry| entry.expect("readable").path()));
+            continue;
+        }
+        let text = fs::read_to_string(path).expect("UTF-8");
+        let code: String = text.lines().filter(|line| !line.contains("//")).collect();
+        let plants = code.split("plant!(").skip(1);
+        let names = plants.filter_map(|rest| rest.split(',').next());
+        planted.extend(names.map(|name| name.trim().to_owned()));
+    }
+    let listed = bugs::OF_THE_DISK.iter().chain(bugs::OF_THE_BROKER);
+    let listed: BTreeSet<String> = listed.map(|(name, _)| (*name).to_owned()).collect();
+    assert_eq!(planted, listed);
 }
 
 /// A check that fails without a bug would prove nothing about a planted bug.

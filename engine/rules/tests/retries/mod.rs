@@ -4,31 +4,21 @@
 //! delivered or will be. A broker that remembers a key whose message is lost answers the next try with OK and stores
 //! nothing, so this message never arrives.
 
-use diskq::{Crash, DataPath, Keeper, LogOptions, Seq, SimFiles, open_log};
+use crate::lists::{DATA_PATH, World, channel, topic};
+use diskq::{LogOptions, Seq, open_log};
+use diskq_sim::{Crash, SimFiles};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
     Broker, BrokerOptions, ClientId, ContentKey, ContentRule, DedupRule, DedupRules, KeyWindow,
-    Now, Output, Random, SavedKeys, Sent, TopicOptions,
+    Random, SavedKeys, TopicOptions,
 };
 use std::collections::BTreeSet;
-use std::io::IoSlice;
 use std::path::Path;
 use std::time::Duration;
-use wire::encode::{self, FrameDecoded, decode_frame};
+use wire::encode;
 use wire::frame::{FrameType, Message};
-use wire::name::{ChannelName, TopicName};
 
-const DATA_PATH: &str = "/data";
-const WALL_NS: u64 = 1_800_000_000_000_000_000;
 const STEPS: u64 = 60;
-
-fn topic() -> TopicName<'static> {
-    TopicName::new(b"orders").expect("a name")
-}
-
-fn channel() -> ChannelName<'static> {
-    ChannelName::new(b"archive").expect("a name")
-}
 
 /// The events of some histories, counted.
 #[derive(Debug, Default)]
@@ -42,13 +32,11 @@ pub(crate) struct Reached {
 /// One random history. The same seed gives the same history.
 pub(crate) struct History {
     random: Random,
-    files: SimFiles,
-    broker: Broker,
-    mono: Duration,
+    world: World,
     group_commit: bool,
     sync_timeout: Duration,
     starts: u64,
-    /// All messages below were synced.
+    /// All messages below were synced before the last crash.
     synced: Seq,
     /// The number of different messages so far. A message's number is its body.
     messages: u64,
@@ -63,11 +51,12 @@ impl History {
         let mut random = Random::new(seed);
         let group_commit = random.below(3) == 0;
         let sync_timeout = Duration::from_secs([2, 2, 15, 1000][random.below(4) as usize]);
+        let options = options(group_commit, sync_timeout, 0);
+        let mut world = World::on(SimFiles::seeded(seed), options);
+        world.is_checked = true;
         let mut history = History {
-            files: SimFiles::seeded(seed),
-            broker: Broker::new(options(group_commit, sync_timeout, 0)),
             random,
-            mono: Duration::ZERO,
+            world,
             group_commit,
             sync_timeout,
             starts: 0,
@@ -81,7 +70,7 @@ impl History {
         for _ in 0..STEPS {
             history.step();
         }
-        history.files.limit(None);
+        history.world.files.limit(None);
         // Messages in flight of consumers that are gone time out.
         history.pass_time(Duration::from_secs(70));
         history.consume(usize::MAX);
@@ -106,9 +95,11 @@ impl History {
             }
             14 => {
                 let room = self.random.below(60_000);
-                self.files.limit(Some(self.files.bytes() + room));
+                self.world
+                    .files
+                    .limit(Some(self.world.files.bytes() + room));
             }
-            15 => self.files.limit(None),
+            15 => self.world.files.limit(None),
             16 => self.restart(Crash::Process),
             17 => {
                 self.stop();
@@ -119,13 +110,6 @@ impl History {
                 self.reached.power_failures += 1;
                 self.restart(Crash::Power { seed });
             }
-        }
-    }
-
-    fn now(&self) -> Now {
-        Now {
-            mono: self.mono,
-            wall_ns: WALL_NS + self.mono.as_nanos() as u64,
         }
     }
 
@@ -151,14 +135,14 @@ impl History {
         };
         let bodies: Vec<Vec<u8>> = numbers.iter().map(body).collect();
         let before = self.duplicates();
-        let producer = self.connect();
+        let producer = self.world.connect();
         let mut input = Vec::new();
         match &bodies[..] {
             [one] => encode::publish(&mut input, topic(), one),
             _ => encode::mpub(&mut input, topic(), &bodies),
         }
-        self.send(producer, &input);
-        self.rest();
+        self.world.send(producer, &input);
+        self.world.rest();
         let (answers, _) = self.received(producer);
         self.reached.duplicates += self.duplicates() - before;
         if answers.last().is_some_and(|answer| answer == b"OK") {
@@ -171,7 +155,7 @@ impl History {
 
     /// The topic's count of duplicates.
     fn duplicates(&mut self) -> u64 {
-        let now = self.now();
+        let now = self.world.now();
         let stats = self
             .broker
             .distribute_and_snapshot(now, &StatsFilter::default());
@@ -181,14 +165,14 @@ impl History {
 
     /// Delivers and finishes up to `count` messages.
     fn consume(&mut self, count: usize) {
-        let consumer = self.connect();
+        let consumer = self.world.connect();
         let mut input = Vec::new();
         encode::sub(&mut input, topic(), channel());
         encode::rdy(&mut input, 10);
-        self.send(consumer, &input);
+        self.world.send(consumer, &input);
         let mut left = count;
         loop {
-            self.rest();
+            self.world.rest();
             let (_, messages) = self.received(consumer);
             let mut input = Vec::new();
             for (id, number) in messages.iter().take(left) {
@@ -199,54 +183,56 @@ impl History {
             if messages.is_empty() || left == 0 {
                 break;
             }
-            self.send(consumer, &input);
+            self.world.send(consumer, &input);
         }
         self.disconnect(consumer);
     }
 
     fn pass_time(&mut self, time: Duration) {
-        let until = self.mono + time;
-        while self.mono < until {
-            let next = self.broker.next_timeout().unwrap_or(until);
-            self.mono = next.clamp(self.mono + Duration::from_millis(1), until);
-            self.rest();
+        let until = self.world.mono + time;
+        while self.world.mono < until {
+            let next = self.world.broker.next_timeout().unwrap_or(until);
+            self.world.mono = next.clamp(self.world.mono + Duration::from_millis(1), until);
+            self.world.rest();
         }
     }
 
     /// Stops the broker as SIGTERM does.
     fn stop(&mut self) {
-        self.broker.begin_stop(&mut Vec::new());
+        self.world.broker.begin_stop(&mut Vec::new());
         for _ in 0..1000 {
-            let now = self.now();
-            let is_unfinished = self.broker.drive_stop(now, &mut Vec::new());
-            self.rest();
+            let now = self.world.now();
+            let is_unfinished = self.world.broker.drive_stop(now, &mut Vec::new());
+            self.world.rest();
             if !is_unfinished {
                 return;
             }
-            self.mono += Duration::from_millis(250);
+            self.world.mono += Duration::from_millis(250);
         }
         panic!("the broker does not stop");
     }
 
     fn restart(&mut self, crash: Crash) {
-        self.observe();
-        self.files.crash(crash);
+        self.world.observe();
+        let marks = self.world.broker.logs().map(|(_, log)| log.synced());
+        self.synced = marks.fold(self.synced, Seq::max);
+        self.world.files.crash(crash);
         if matches!(crash, Crash::Power { .. }) && !self.group_commit {
             // The last messages may be lost. The producer has to publish them again.
             self.owed.clear();
         }
-        self.mono += Duration::from_secs(1);
+        self.world.mono += Duration::from_secs(1);
         self.starts += 1;
         let options = options(self.group_commit, self.sync_timeout, self.starts);
-        self.broker = Broker::new(options.clone());
-        let (now, path, name) = (self.now(), Path::new(DATA_PATH), topic().as_str());
+        self.world.broker = Broker::new(options.clone());
+        let (now, path, name) = (self.world.now(), Path::new(DATA_PATH), topic().as_str());
         let log = options.topic.log;
-        let recovered = open_log(&self.files, path, name, log, now.wall_ns).expect("opens");
-        let file = diskq::read_topic_file(&self.files, path, name).expect("the disk reads");
+        let recovered = open_log(&self.world.files, path, name, log, now.wall_ns).expect("opens");
+        let file = diskq::read_topic_file(&self.world.files, path, name).expect("the disk reads");
         self.reached.saved_states += u64::from(file.is_some());
         let saved = file.as_deref().map(SavedKeys::decode).transpose();
         let saved = saved.expect("the file was synced before it got its name");
-        let keys = self.broker.begin_keys(now, topic());
+        let keys = self.world.broker.begin_keys(now, topic());
         let mut keys = keys.expect("the topic has a rule");
         if let Some(saved) = &saved {
             keys.load(saved).expect("it is of the same rule");
@@ -255,120 +241,31 @@ impl History {
                 "the file names only synced messages"
             );
         }
-        let read = diskq::read_newest(&self.files, path, name, &recovered, &mut keys);
+        let read = diskq::read_newest(&self.world.files, path, name, &recovered, &mut keys);
         read.expect("the disk reads");
-        self.broker.restore(now, topic(), recovered, None);
-        self.broker.restore_keys(topic(), keys);
-        self.rest();
+        self.world.broker.restore(now, topic(), recovered, None);
+        self.world.broker.restore_keys(topic(), keys);
+        self.world.rest();
         self.consume(0);
-    }
-
-    fn observe(&mut self) {
-        for (name, log) in self.broker.logs() {
-            self.synced = self.synced.max(log.synced());
-            self.files.observe(Path::new(DATA_PATH), name, log);
-        }
-    }
-
-    fn connect(&mut self) -> ClientId {
-        let now = self.now();
-        let id = self.broker.connect(now, "a:1".to_owned(), "a".to_owned());
-        self.send(id, b"  V2");
-        id
     }
 
     fn disconnect(&mut self, id: ClientId) {
         let mut out = Vec::new();
-        self.broker.disconnect(id, &mut out);
-        self.perform(out);
-        self.rest();
-    }
-
-    fn send(&mut self, id: ClientId, mut input: &[u8]) {
-        for _ in 0..1000 {
-            let now = self.now();
-            let mut out = Vec::new();
-            let taken = self.broker.receive(now, id, input, &mut out);
-            self.perform(out);
-            input = &input[taken..];
-            if input.is_empty() {
-                return;
-            }
-            self.turn();
-        }
-        panic!("the broker does not take the input");
-    }
-
-    fn turn(&mut self) {
-        let now = self.now();
-        let mut out = Vec::new();
-        if self.broker.next_timeout().is_some_and(|at| at <= now.mono) {
-            self.broker.handle_timeout(now, &mut out);
-        }
-        self.broker.end_turn(now, &mut out);
-        self.perform(out);
-        self.broker.check();
-    }
-
-    fn perform(&mut self, mut out: Vec<Output>) {
-        while !out.is_empty() {
-            for output in std::mem::take(&mut out) {
-                let Output::Keeper(key, topic, request) = output else {
-                    continue;
-                };
-                self.observe();
-                let keeper = Keeper::new(self.files.clone(), DataPath::from(DATA_PATH));
-                if let Some(reply) = keeper.handle(&topic, request) {
-                    let now = self.now();
-                    self.broker.handle_reply(now, key, reply, &mut out);
-                }
-            }
-        }
-    }
-
-    fn rest(&mut self) {
-        for _ in 0..10_000 {
-            self.turn();
-            let is_due = self.broker.next_timeout().is_some_and(|at| at <= self.mono);
-            if !self.broker.is_turn_open() && !is_due {
-                return;
-            }
-        }
-        panic!("the broker never comes to rest");
+        self.world.broker.disconnect(id, &mut out);
+        self.world.perform(out);
+        self.world.rest();
     }
 
     /// Takes the answers and the messages that a client got.
     fn received(&mut self, id: ClientId) -> (Vec<Vec<u8>>, Vec<(wire::id::MessageId, u64)>) {
-        let mut bytes = Vec::new();
-        loop {
-            let mut slices = [IoSlice::new(&[]); 64];
-            let count = self.broker.output(id, &mut slices);
-            let before = bytes.len();
-            slices[..count]
-                .iter()
-                .for_each(|slice| bytes.extend_from_slice(slice));
-            let now = self.now();
-            let mut out = Vec::new();
-            let sent = self.broker.sent(now, id, bytes.len() - before, &mut out);
-            self.perform(out);
-            if sent != Sent::More {
-                break;
-            }
-        }
-        let (mut rest, mut answers, mut messages) = (&bytes[..], Vec::new(), Vec::new());
-        while let FrameDecoded::Frame {
-            kind,
-            data,
-            consumed,
-        } = decode_frame(rest)
-        {
-            rest = &rest[consumed..];
+        let (mut answers, mut messages) = (Vec::new(), Vec::new());
+        for (kind, data) in self.world.frames(id) {
             if kind == FrameType::Message {
-                let message = Message::parse(data).expect("a message");
+                let message = Message::parse(&data).expect("a message");
                 let number = message.body[..8].try_into().expect("eight bytes");
                 messages.push((message.id, u64::from_be_bytes(number)));
             } else {
-                answers.push(data.to_vec());
+                answers.push(data);
             }
         }
         (answers, messages)

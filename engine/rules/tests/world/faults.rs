@@ -5,7 +5,8 @@ use super::{DATA_PATH, Mail, World};
 use std::path::Path;
 use std::time::Duration;
 
-use diskq::{Call, Reply, SyncFailure};
+use diskq::{Reply, SyncFailure};
+use diskq_sim::Call;
 
 /// Errors of the environment that lose nothing: the next try may succeed.
 const PASSING: [(Call, i32); 12] = [

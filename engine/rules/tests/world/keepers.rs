@@ -10,7 +10,8 @@
 
 use super::at_risk::Pass;
 use super::{DATA_PATH, Mail, ShardWorld, World, place_of};
-use diskq::{DiskError, Keeper, Reply, Request, SimFiles, Tombstone};
+use diskq::{DiskError, Keeper, Reply, Request, Tombstone};
+use diskq_sim::SimFiles;
 use engine_rules::{DeletedLog, TopicKey};
 use parking_lot::Mutex;
 use std::collections::VecDeque;

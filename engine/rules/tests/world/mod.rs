@@ -33,9 +33,10 @@ mod undo;
 use at_risk::{AtRisk, Pass, Risk, Taken};
 use dead_letters::DEAD;
 use diskq::{
-    Call, Crash, DamageKind, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, SharedSync,
-    SimFiles, Tombstone, TopicFacts,
+    DamageKind, DataPath, Keeper, LOG_SUFFIX, LogOptions, Logs, Reply, SharedSync, Tombstone,
+    TopicFacts,
 };
+use diskq_sim::{Call, Crash, SimFiles};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
     AdminError, Authorization, Broker, BrokerOptions, Change, Client, ClientId, DeadLetterRules,
@@ -1627,7 +1628,7 @@ fn ledgers(stats: &engine_rules::stats::StatsSnapshot) -> Vec<(Place, u64, u64)>
             all.push((
                 (index, at.expect("a channel of ours")),
                 owes,
-                channel.message_count.wrapping_sub(dead),
+                channel.counters.message_count.wrapping_sub(dead),
             ));
         }
     }

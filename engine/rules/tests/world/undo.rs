@@ -372,7 +372,7 @@ impl World {
                     // Messages that waited in the topic may be distributed first.
                     let distributed = before.depth - after.depth;
                     for (before, after) in before.channels.iter().zip(&after.channels) {
-                        let received = after.message_count - before.message_count;
+                        let received = after.counters.message_count - before.counters.message_count;
                         assert_eq!(received, count + distributed, "every channel gets them");
                     }
                 } else {

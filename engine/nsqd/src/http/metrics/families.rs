@@ -3,7 +3,7 @@
 use super::Figures;
 use engine_rules::LATENCY_BOUNDS_NS;
 use engine_rules::stats::{
-    ChannelStats, ClientStats, KeyStats, LatencyStats, LogFigures, NumberStats, ShardStats,
+    ChannelStats, ClientStats, KeyStats, LatencyStats, LogStats, NumberStats, ShardStats,
     TopicStats,
 };
 use program::metrics::{Exposition, Family, Kind, Number, append_process, push_label};
@@ -46,7 +46,7 @@ fn milliseconds(count: u64) -> Option<Number> {
     some(count as f64 / 1000.0)
 }
 
-fn of_log(topic: &TopicStats, read: fn(&LogFigures) -> u64) -> Option<Number> {
+fn of_log(topic: &TopicStats, read: fn(&LogStats) -> u64) -> Option<Number> {
     topic.log.as_ref().map(|log| read(log).into())
 }
 
@@ -99,15 +99,15 @@ pub(super) const TOPIC: &[Row<TopicStats>] = &[
 /// The metrics of a channel.
 #[rustfmt::skip]
 pub(super) const CHANNEL: &[Row<ChannelStats>] = &[
-    counter("nsqd_channel_messages_total", "Messages that the channel got from its topic.", |it| some(it.message_count)),
+    counter("nsqd_channel_messages_total", "Messages that the channel got from its topic.", |it| some(it.counters.message_count)),
     gauge("nsqd_channel_depth", "Messages that wait, dead letters included. Messages in flight and deferred messages do not count.", |it| some(it.depth)),
     gauge("nsqd_channel_backend_depth", "The part of nsqd_channel_depth beyond --mem-queue-size.", |it| some(it.backend_depth)),
     gauge("nsqd_channel_in_flight_messages", "Messages that consumers have and have not finished.", |it| some(it.in_flight_count)),
     gauge("nsqd_channel_deferred_messages", "Messages that are not due yet.", |it| some(it.deferred_count)),
     gauge("nsqd_channel_oldest_unfinished_seconds", "Age of the oldest message that is not finished: waiting, in flight, requeued or deferred; 0 without messages.", |it| milliseconds(it.oldest_unfinished_ms)),
     gauge("nsqd_channel_oldest_failed_attempts", "Deliveries of this message that have failed: requeued or timed out; 0 also if thousands of messages are requeued or deferred.", |it| some(it.oldest_failed_attempts)),
-    counter("nsqd_channel_requeues_total", "Messages that consumers requeued.", |it| some(it.requeue_count)),
-    counter("nsqd_channel_timeouts_total", "Messages whose time in flight ran out.", |it| some(it.timeout_count)),
+    counter("nsqd_channel_requeues_total", "Messages that consumers requeued.", |it| some(it.counters.requeue_count)),
+    counter("nsqd_channel_timeouts_total", "Messages whose time in flight ran out.", |it| some(it.counters.timeout_count)),
     counter("nsqd_channel_dead_letters_total", "Messages that went to the dead-letter topic, for channels with a rule (--dead-letter).", |it| it.dead_letters.as_ref().map(|dead| dead.count.into())),
     gauge("nsqd_channel_dead_letters_waiting", "Messages that are to go to the dead-letter topic, for channels with a rule.", |it| it.dead_letters.as_ref().map(|dead| dead.waiting_count.into())),
     gauge("nsqd_channel_clients", "Consumers of the channel.", |it| some(it.client_count)),
@@ -119,9 +119,9 @@ pub(super) const CHANNEL: &[Row<ChannelStats>] = &[
 pub(super) const CLIENT: &[Row<ClientStats>] = &[
     gauge("nsqd_client_ready_count", "RDY count of the consumer.", |it| some(it.ready_count)),
     gauge("nsqd_client_in_flight_messages", "Messages that the consumer has and has not finished.", |it| some(it.in_flight_count)),
-    counter("nsqd_client_messages_total", "Messages that were sent to the consumer, redeliveries included.", |it| some(it.message_count)),
-    counter("nsqd_client_finishes_total", "Messages that the consumer finished.", |it| some(it.finish_count)),
-    counter("nsqd_client_requeues_total", "Messages that the consumer requeued.", |it| some(it.requeue_count)),
+    counter("nsqd_client_messages_total", "Messages that were sent to the consumer, redeliveries included.", |it| some(it.counters.message_count)),
+    counter("nsqd_client_finishes_total", "Messages that the consumer finished.", |it| some(it.counters.finish_count)),
+    counter("nsqd_client_requeues_total", "Messages that the consumer requeued.", |it| some(it.counters.requeue_count)),
     gauge("nsqd_client_connect_time_seconds", "Unix time at which the consumer connected.", |it| some(it.connect_ts.max(0) as u64)),
 ];
 
@@ -233,9 +233,9 @@ fn append_channels(out: &mut Exposition, channels: &[Labelled<'_, ChannelStats>]
     out.begin(DELIVERIES);
     for (labels, channel) in channels {
         let counts = [
-            ("zone", channel.zone_local_msg_count),
-            ("region", channel.region_local_msg_count),
-            ("global", channel.global_msg_count),
+            ("zone", channel.counters.zone_local_msg_count),
+            ("region", channel.counters.region_local_msg_count),
+            ("global", channel.counters.global_msg_count),
         ];
         if counts.iter().any(|(_, count)| *count > 0) {
             for (locality, count) in counts {

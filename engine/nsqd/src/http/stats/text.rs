@@ -81,9 +81,9 @@ impl View<'_> {
                 channel.backend_depth,
                 channel.in_flight_count,
                 channel.deferred_count,
-                channel.requeue_count,
-                channel.timeout_count,
-                channel.message_count,
+                channel.counters.requeue_count,
+                channel.counters.timeout_count,
+                channel.counters.message_count,
                 latencies_text(&channel.e2e_processing_latency),
             )?;
             for client in channel.clients.iter().flatten() {
@@ -122,9 +122,9 @@ impl View<'_> {
                 client.state,
                 client.in_flight_count,
                 client.ready_count,
-                client.finish_count,
-                client.requeue_count,
-                client.message_count,
+                client.counters.finish_count,
+                client.counters.requeue_count,
+                client.counters.message_count,
             ),
         }
     }

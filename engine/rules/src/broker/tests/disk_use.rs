@@ -11,9 +11,7 @@ fn disk_of(session: &mut Session, channel: &str) -> DiskUse {
         ..StatsFilter::default()
     };
     let (broker, now) = session.broker();
-    let mut unfinished = broker.begin_snapshot(&filter);
-    while !broker.continue_snapshot(now, &filter, &mut unfinished) {}
-    let mut snapshot = unfinished.finish();
+    let mut snapshot = broker.distribute_and_snapshot(now, &filter);
     let mut topic = snapshot.topics.remove(0);
     topic.channels.remove(0).disk.expect("the topic is small")
 }

@@ -58,7 +58,8 @@ use crate::{
     Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output,
     RestoredKeys, SavedKeys, Sent, TaskId, TopicKey,
 };
-use diskq::{Call, Crash, Files, Keeper, Logs, Recovered, Request, SimFiles};
+use diskq::{Files, Keeper, Logs, Recovered, Request};
+use diskq_sim::{Call, Crash, SimFiles};
 use regex::Regex;
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -813,9 +814,9 @@ impl Session {
                 ("depth", c.depth),
                 ("in flight", c.in_flight_count),
                 ("deferred", c.deferred_count),
-                ("messages", c.message_count),
-                ("requeued", c.requeue_count),
-                ("timed out", c.timeout_count),
+                ("messages", c.counters.message_count),
+                ("requeued", c.counters.requeue_count),
+                ("timed out", c.counters.timeout_count),
                 ("clients", c.client_count),
             ]),
         };
@@ -874,7 +875,9 @@ impl Session {
         let channel = self.channel_stats(what);
         self.show(&format!(
             "zone {}, region {}, global {}",
-            channel.zone_local_msg_count, channel.region_local_msg_count, channel.global_msg_count
+            channel.counters.zone_local_msg_count,
+            channel.counters.region_local_msg_count,
+            channel.counters.global_msg_count
         ));
     }
 

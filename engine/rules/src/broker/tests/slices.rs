@@ -12,20 +12,16 @@ use std::time::Duration;
 /// Begins a snapshot, and takes its first slice.
 fn begin(session: &mut Session, filter: &StatsFilter) -> UnfinishedSnapshot {
     let (broker, now) = session.broker();
-    let mut unfinished = broker.begin_snapshot(filter);
-    assert!(!broker.continue_snapshot(now, filter, &mut unfinished));
+    let mut unfinished = UnfinishedSnapshot::begin(broker, filter);
+    assert!(!unfinished.proceed(broker, now));
     unfinished
 }
 
 /// Ends a snapshot. Returns the snapshot, and the number of its slices before the last one.
-fn end(
-    session: &mut Session,
-    filter: &StatsFilter,
-    mut unfinished: UnfinishedSnapshot,
-) -> (StatsSnapshot, usize) {
+fn end(session: &mut Session, mut unfinished: UnfinishedSnapshot) -> (StatsSnapshot, usize) {
     let (broker, now) = session.broker();
     let mut slices = 1;
-    while !broker.continue_snapshot(now, filter, &mut unfinished) {
+    while !unfinished.proceed(broker, now) {
         slices += 1;
     }
     (unfinished.finish(), slices)
@@ -38,9 +34,9 @@ fn grown(
     count: impl Fn(&StatsSnapshot) -> usize,
 ) -> (StatsSnapshot, Vec<usize>) {
     let (broker, now) = session.broker();
-    let mut unfinished = broker.begin_snapshot(filter);
+    let mut unfinished = UnfinishedSnapshot::begin(broker, filter);
     let (mut sizes, mut before) = (Vec::new(), 0);
-    while !broker.continue_snapshot(now, filter, &mut unfinished) {
+    while !unfinished.proceed(broker, now) {
         let found = count(&unfinished.snapshot);
         sizes.push(found - before);
         before = found;
@@ -73,7 +69,7 @@ fn a_snapshot_in_slices_leaves_out_what_is_deleted_meanwhile() {
     let first = unfinished.snapshot.topics.len();
     assert!((50..100).contains(&first), "{first}");
     session.play("delete t000\ndelete t299\ncreate t298x/ch");
-    let (snapshot, slices) = end(&mut session, &filter, unfinished);
+    let (snapshot, slices) = end(&mut session, unfinished);
     assert!(slices > 2, "{slices}");
     let names: Vec<String> = (0..299).map(|number| format!("t{number:03}")).collect();
     let expected: Vec<_> = names.iter().map(|name| (&**name, 1)).collect();
@@ -118,7 +114,7 @@ fn a_divided_topic_may_change_between_two_slices() {
     ] {
         let unfinished = begin(&mut session, &filter);
         session.play(changes);
-        let (snapshot, _) = end(&mut session, &filter, unfinished);
+        let (snapshot, _) = end(&mut session, unfinished);
         assert_eq!(topics(&snapshot), expected);
     }
 }
@@ -165,7 +161,7 @@ fn a_snapshot_divides_the_connections() {
     for (changes, expected) in [("c499 gone\np7 gone", (1, 799)), ("delete t", (0, 299))] {
         let unfinished = begin(&mut session, &filter);
         session.play(changes);
-        let (whole, _) = end(&mut session, &filter, unfinished);
+        let (whole, _) = end(&mut session, unfinished);
         assert_eq!((whole.topics.len(), connections(&whole)), expected);
     }
 }

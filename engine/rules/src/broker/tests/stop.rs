@@ -3,7 +3,8 @@
 use super::numbers::with_rule;
 use super::script::{Session, options};
 use crate::{Broker, BrokerOptions, ForwardBatch, Now, Output, ShardId, shard_of};
-use diskq::{Keeper, SimFiles};
+use diskq::Keeper;
+use diskq_sim::SimFiles;
 use wire::encode;
 use wire::name::TopicName;
 

@@ -1,4 +1,9 @@
-use super::*;
+use std::io;
+use std::path::Path;
+
+use diskq::{Files, SyncError};
+use diskq_log::{Memory, Pages};
+use diskq_sim::{Call, Crash, SimFiles};
 
 const PATH: &str = "/data/t.log/file";
 

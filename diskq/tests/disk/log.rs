@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use diskq::{Files, Keeper, log_path, open_log};
 use diskq_log::policy::{LARGE_FROM, SPILLING_ENOUGH};
 use diskq_log::range::{normalise, within};
 use diskq_log::segment::{slot_at, slot_offset};
@@ -15,16 +16,11 @@ use diskq_log::{
     Reply, Request, Residency, Run, Segment, SegmentNumber, Seq, SeqRange, SyncFailure, SyncJob,
     Taken, TopicFile, segment_file,
 };
+use diskq_sim::{Call, Crash, SimFiles};
 use proptest::prelude::*;
 use wire::frame::HEADER_BYTES;
 
-use crate::files::Files;
-use crate::keeper::{Keeper, log_path};
-use crate::recovery::open_log;
-use crate::sim_files::{Call, Crash, SimFiles};
-
-const TOPIC: &str = "orders";
-const WALL_NS: u64 = 1_760_000_000_000_000_000;
+use super::{TOPIC, WALL_NS, data_path};
 
 fn small_options() -> LogOptions {
     LogOptions {
@@ -479,10 +475,6 @@ impl World {
     }
 }
 
-fn data_path() -> PathBuf {
-    PathBuf::from("/data")
-}
-
 /// A durable checkpoint was written.
 fn is_synced(notice: &Notice) -> bool {
     matches!(notice, Notice::Checkpointed { synced: true, .. })
@@ -637,7 +629,7 @@ fn segments_double_with_the_flow_and_grow_with_the_backlog() {
     }
     let tail = world.log.tail().unwrap();
     assert_eq!(tail.head.bytes, 4096, "and shrink with it");
-    let bytes = world.log.stats().bytes_on_disk;
+    let bytes = world.log.stats().disk_bytes;
     assert!(bytes < 65_536, "{bytes} bytes of tail, spare and pool");
 }
 
@@ -815,7 +807,7 @@ fn a_backlog_goes_through_a_few_files_in_memory() {
         }
     }
     let stats = world.log.stats();
-    assert!(stats.segments > 60, "{stats:?}");
+    assert!(stats.segment_count > 60, "{stats:?}");
     assert!(
         prepared < 16 && stats.mappings < 16,
         "{prepared}, {stats:?}"
@@ -911,13 +903,13 @@ fn what_is_finished_while_it_is_spilled_leaves_no_file() {
         .filter(|entry| entry.name.ends_with(".segment"))
         .map(|entry| entry.bytes)
         .sum();
-    assert_eq!(files, stats.bytes_on_disk, "{segments:?}");
+    assert_eq!(files, stats.disk_bytes, "{segments:?}");
 }
 
 /// The spill fails at each of its steps but the last: what it held is served, synced where it was, and spilled
 /// later. A sync that counted on the copy proves nothing.
 #[test]
-pub(crate) fn a_spill_that_fails_loses_nothing() {
+pub(super) fn a_spill_that_fails_loses_nothing() {
     for (call, is_synced) in [
         (Call::Copy, false),
         (Call::Rename, false),
@@ -933,7 +925,7 @@ pub(crate) fn a_spill_that_fails_loses_nothing() {
         assert_eq!(world.files.fail_count(), 1, "{call:?}");
         assert!(world.told(|notice| matches!(notice, Notice::SpillFailed(_))));
         assert!(!world.log.segments().any(is_being_spilled));
-        assert_eq!(world.log.stats().health, None);
+        assert_eq!(world.log.health(), None);
         world.pump(100);
         assert!(world.told(|notice| matches!(notice, Notice::Synced(_))));
         assert!(world.log.is_synced());
@@ -963,7 +955,7 @@ fn world_before_a_spill(mut world: World, is_synced: bool) -> World {
 /// A spill only said that its sync of the directory had failed. The kernel may have dropped the names of other new files
 /// then, and the next sync of the directory succeeded.
 #[test]
-pub(crate) fn a_spill_whose_sync_of_the_directory_fails_is_final() {
+pub(super) fn a_spill_whose_sync_of_the_directory_fails_is_final() {
     for seed in 0..20 {
         // The files of a new log have new names.
         let world = World::on(SimFiles::seeded(seed), spilling_options());
@@ -986,7 +978,7 @@ pub(crate) fn a_spill_whose_sync_of_the_directory_fails_is_final() {
 
 /// The kernel fails to write back what it has of a copy, and forgets the error together with the file.
 #[test]
-pub(crate) fn a_copy_is_kept_although_write_back_fails() {
+pub(super) fn a_copy_is_kept_although_write_back_fails() {
     let mut world = spilling_world();
     for _ in 0..60 {
         let _ = world.append(500, 0);
@@ -1008,7 +1000,7 @@ pub(crate) fn a_copy_is_kept_although_write_back_fails() {
 }
 
 #[test]
-pub(crate) fn an_unfinished_write_keeps_its_segment() {
+pub(super) fn an_unfinished_write_keeps_its_segment() {
     let mut world = World::new(growing_options());
     let first = world.must_append(500);
     world.fill(40, 500);
@@ -1085,7 +1077,10 @@ fn nothing_new_is_made_while_enough_is_being_spilled() {
         spills.extend(more);
     }
     let mappings = world.log.stats().mappings;
-    assert!(mappings <= SPILLING_ENOUGH + 6, "{mappings} mappings");
+    assert!(
+        mappings <= u64::from(SPILLING_ENOUGH) + 6,
+        "{mappings} mappings"
+    );
     spills.into_iter().for_each(|spill| world.answer(spill));
     world.drain();
 }
@@ -1133,7 +1128,7 @@ fn a_batch_of_tiny_messages_does_not_enlarge_what_follows() {
     };
     world.log.retain(range, 1);
     world.pump(100);
-    let bytes = world.log.stats().bytes_on_disk;
+    let bytes = world.log.stats().disk_bytes;
     assert!(
         bytes < 70 << 20,
         "{bytes} bytes for 51 MiB and a spare segment"
@@ -1161,7 +1156,7 @@ fn after_a_crash_on_a_full_disk_finishing_makes_room() {
     let mut world = World::new(small_options());
     world.must_append(200);
     world.record(Durable::Yes);
-    while world.log.stats().segments < 6 {
+    while world.log.stats().segment_count < 6 {
         world.must_append(200);
     }
     world.reopen(Crash::Process);
@@ -1248,12 +1243,12 @@ fn what_a_checkpoint_names_stays_until_a_synced_one_does_not() {
     let mut world = World::new(small_options());
     world.must_append(500);
     world.record(Durable::Yes);
-    while world.log.stats().segments < 2 {
+    while world.log.stats().segment_count < 2 {
         world.must_append(500);
     }
     let sealed = world.log.sealed()[0].range();
     world.finish_range(sealed);
-    let count = |world: &World| world.log.stats().segments;
+    let count = |world: &World| world.log.stats().segment_count;
     assert_eq!(count(&world), 2, "the synced checkpoint still names it");
     world.record(Durable::No);
     assert_eq!(count(&world), 2, "one that may be lost frees nothing");
@@ -1267,7 +1262,7 @@ fn a_full_disk_refuses_at_once_and_room_comes_back() {
     world.files.limit(Some(world.files.bytes()));
     world.fill_disk(500);
     assert!(world.told(|notice| matches!(notice, Notice::RoomRefused { .. })));
-    assert!(world.log.stats().health.is_some());
+    assert!(world.log.health().is_some());
     // Again at once, consumers go on, and checkpoints need no room.
     assert!(matches!(world.append(500, 0), Err(AppendError::Full(_))));
     let first = world.owed_run(0).unwrap().start;
@@ -1279,7 +1274,7 @@ fn a_full_disk_refuses_at_once_and_room_comes_back() {
     world.step_time(300);
     assert!(world.told(|notice| matches!(notice, Notice::Room)));
     world.append(500, 0).unwrap();
-    assert_eq!(world.log.stats().health, None);
+    assert_eq!(world.log.health(), None);
     world.reopen(Crash::Process);
     world.drain();
 }
@@ -1351,7 +1346,7 @@ fn a_batch_without_room_keeps_out_no_smaller_message() {
     for _ in 0..4 {
         world.must_append(1000);
     }
-    assert!(world.log.stats().segments > 1);
+    assert!(world.log.stats().segment_count > 1);
     assert!(matches!(world.append(60_000, 0), Err(AppendError::Full(_))));
 }
 
@@ -1418,7 +1413,7 @@ fn a_refused_size_that_fits_again_is_taken_before_the_largest_one_fits() {
 #[test]
 fn a_shortage_ends_with_a_free_segment_of_its_own() {
     let mut world = World::new(small_options());
-    while world.log.stats().segments < 3 {
+    while world.log.stats().segment_count < 3 {
         world.fill(1, 500);
     }
     world.files.limit(Some(world.files.bytes()));
@@ -1438,7 +1433,7 @@ fn a_shortage_ends_with_a_free_segment_of_its_own() {
 fn a_retry_keeps_what_is_in_stock() {
     let mut world = grown_world(0);
     world.files.limit(None);
-    let has_spare = |log: &Log| log.stats().mappings > log.stats().segments;
+    let has_spare = |log: &Log| log.stats().mappings > log.stats().segment_count;
     while !has_spare(&world.log) {
         world.fill(1, 100);
     }
@@ -1448,7 +1443,7 @@ fn a_retry_keeps_what_is_in_stock() {
     world.pump(10);
     assert!(world.log.is_disk_full());
     world.step_time(300);
-    assert_eq!(world.log.stats().bytes_on_disk, before.bytes_on_disk);
+    assert_eq!(world.log.stats().disk_bytes, before.disk_bytes);
 }
 
 #[test]
@@ -1502,7 +1497,7 @@ fn a_sync_that_cannot_open_its_files_is_tried_again() {
     world.step_time(250);
     assert!(world.told(|notice| matches!(notice, Notice::Synced(_))));
     assert!(world.log.is_synced());
-    let (health, delayed) = (world.log.stats().health, world.log.delayed_syncs());
+    let (health, delayed) = (world.log.health().cloned(), world.log.delayed_syncs());
     assert_eq!((health, delayed), (None, 0));
     world.reopen(Crash::Power { seed: 3 });
     assert_eq!(world.owed.len(), 2);
@@ -1757,7 +1752,7 @@ fn a_checkpoint_that_cannot_be_opened_is_due_again() {
         assert_eq!(world.files.fail_count(), 1);
         let failed = |notice: &Notice| matches!(notice, Notice::CheckpointFailed { number: failed, .. } if *failed == number);
         assert!(world.told(failed), "{nth}");
-        assert_eq!(world.log.stats().health, None);
+        assert_eq!(world.log.health(), None);
         assert!(!world.log.checkpoint_due(world.mono));
         assert!(world.is_due_in(2));
         world.record(Durable::Yes);
@@ -1879,7 +1874,7 @@ fn what_a_failed_sync_left_in_the_cache_is_written_again() {
         world.files.fail_write_back(seed);
         world.files.fail_next(Call::Sync, ErrorKind::Other);
         world.sync();
-        assert!(world.log.stats().health.is_some());
+        assert!(world.log.health().is_some());
         world.reopen(Crash::Process);
         if seed % 3 == 0 {
             // A reader that comes before the sync gets what the cache has.
@@ -2075,11 +2070,11 @@ fn a_sync_starts_by_count_and_by_time() {
 fn an_idle_topic_gives_its_memory_back() {
     let mut world = World::new(small_options());
     world.flow(200, 200);
-    assert!(world.log.stats().resident_bytes > 0);
+    assert!(world.log.stats().memory_bytes > 0);
     world.write_checkpoint(Durable::Yes);
     let used = |world: &World| {
         let stats = world.log.stats();
-        (stats.resident_bytes, stats.bytes_on_disk, stats.segments)
+        (stats.memory_bytes, stats.disk_bytes, stats.segment_count)
     };
     for _ in 0..10 {
         world.step_time(1000);
@@ -2216,7 +2211,7 @@ fn a_load_that_finds_damage_behind_the_piece_ends_while_a_socket_write_points_in
 }
 
 #[test]
-pub(crate) fn a_message_that_is_not_whole_waits_for_the_load() {
+pub(super) fn a_message_that_is_not_whole_waits_for_the_load() {
     let (mut world, range) = world_with_a_cold_segment();
     let path = file(world.log.segment_of(range.start).unwrap().number);
     world.files.damage(&path, 200, 1);
@@ -2282,7 +2277,7 @@ fn messages_nobody_deferred_are_not_and_deadlines_survive() {
 }
 
 #[test]
-pub(crate) fn a_new_message_is_never_lost_between_two_checkpoints_that_are_not_synced() {
+pub(super) fn a_new_message_is_never_lost_between_two_checkpoints_that_are_not_synced() {
     let mut world = World::new(small_options());
     world.must_append(10);
     world.record(Durable::Yes);

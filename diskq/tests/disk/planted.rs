@@ -2,63 +2,63 @@
 
 use std::panic::catch_unwind;
 
-use diskq_log::planted::{Bug, plant};
+use diskq_log::planted::plant;
+use diskq_sim::bugs;
 
-use crate::keeper::{deletion::tests as deletion, tests as keeper};
-use crate::{log_tests as log, recovery::tests as recovery};
+use super::{deletion, keeper, log, recovery};
 
-const TESTS: &[(Bug, fn())] = &[
+const TESTS: &[(&str, fn())] = &[
     (
-        Bug::DataPathBelieved,
+        "DataPathBelieved",
         deletion::a_failed_sync_of_the_data_path_is_final,
     ),
     (
-        Bug::SyncfsErrorSwallowed,
+        "SyncfsErrorSwallowed",
         keeper::a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without,
     ),
     (
-        Bug::SpillFailureNotFinal,
+        "SpillFailureNotFinal",
         log::a_spill_whose_sync_of_the_directory_fails_is_final,
     ),
     (
-        Bug::SpillThroughCache,
+        "SpillThroughCache",
         log::a_copy_is_kept_although_write_back_fails,
     ),
     (
-        Bug::CopyRemovesOriginal,
+        "CopyRemovesOriginal",
         recovery::a_torn_copy_leaves_its_original_alone,
     ),
     (
-        Bug::CheckpointCrcLeftOut,
+        "CheckpointCrcLeftOut",
         recovery::a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing,
     ),
-    (Bug::PinIgnored, log::an_unfinished_write_keeps_its_segment),
+    ("PinIgnored", log::an_unfinished_write_keeps_its_segment),
     (
-        Bug::DurableCheckpointOverwritten,
+        "DurableCheckpointOverwritten",
         log::a_new_message_is_never_lost_between_two_checkpoints_that_are_not_synced,
     ),
     (
-        Bug::FoundCheckpointBelieved,
+        "FoundCheckpointBelieved",
         recovery::a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one,
     ),
     (
-        Bug::TornEndsRecovery,
+        "TornEndsRecovery",
         recovery::a_flipped_bit_in_a_segment_costs_one_counted_message_at_most,
     ),
-    (Bug::VoidSyncBelieved, log::a_spill_that_fails_loses_nothing),
+    ("VoidSyncBelieved", log::a_spill_that_fails_loses_nothing),
     (
-        Bug::StateCrcLeftOut,
+        "StateCrcLeftOut",
         recovery::the_older_of_two_states_counts_if_the_newer_one_is_wrong,
     ),
     (
-        Bug::LoadNotChecked,
+        "LoadNotChecked",
         log::a_message_that_is_not_whole_waits_for_the_load,
     ),
 ];
 
 #[test]
 fn each_planted_bug_of_the_disk_is_found() {
-    let planted = Bug::OF_THE_DISK.iter().map(|(bug, _)| bug);
+    let planted = bugs::OF_THE_DISK.iter().map(|(bug, _)| bug);
     assert!(TESTS.iter().map(|(bug, _)| bug).eq(planted));
     let mut survivors = Vec::new();
     for (bug, test) in TESTS {

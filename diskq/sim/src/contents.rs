@@ -13,10 +13,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::ops::Range;
 
-use super::faults::Random;
+use crate::faults::Random;
 
 /// The size of a page: the unit that the kernel marks as clean or dirty.
-pub(super) const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 /// The size of a sector: the unit that a device writes in one piece.
 const SECTOR_BYTES: usize = 512;
 
@@ -48,15 +48,15 @@ impl Style {
 }
 
 /// The error of a sync after a write-back that failed.
-pub(super) fn write_back_error() -> io::Error {
+pub(crate) fn write_back_error() -> io::Error {
     io::Error::from_raw_os_error(libc::EIO)
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Contents {
-    pub(super) cached: Vec<u8>,
+pub(crate) struct Contents {
+    pub(crate) cached: Vec<u8>,
     /// The time of the last write, in Unix nanoseconds.
-    pub(super) modified_ns: u64,
+    pub(crate) modified_ns: u64,
     /// The bytes on the device. Shorter than `cached` while a new length is not durable.
     durable: Vec<u8>,
     /// The bytes of the memories that map the file, as of the last look at them.
@@ -68,10 +68,10 @@ pub(super) struct Contents {
     /// Write-back failed, and no sync of this file has told of it.
     has_error: bool,
     /// A process has the file mapped, so the kernel keeps it in memory, with its error.
-    pub(super) is_mapped: bool,
+    pub(crate) is_mapped: bool,
     /// The bytes went around the page cache. So there is nothing that write-back could lose, but the device may have
     /// them in its own cache until a sync.
-    pub(super) is_direct: bool,
+    pub(crate) is_direct: bool,
     /// Cached bytes may not be durable. Saves the comparison.
     is_dirty: bool,
 }
@@ -85,12 +85,12 @@ fn sectors(bytes: Range<usize>) -> Range<usize> {
 }
 
 impl Contents {
-    pub(super) fn grow(&mut self, bytes: usize) {
+    pub(crate) fn grow(&mut self, bytes: usize) {
         self.cached.resize(bytes.max(self.cached.len()), 0);
         self.is_dirty = true;
     }
 
-    pub(super) fn write(&mut self, offset: usize, bytes: &[u8]) {
+    pub(crate) fn write(&mut self, offset: usize, bytes: &[u8]) {
         self.is_direct = false;
         let range = offset..offset + bytes.len();
         self.cached[range.clone()].copy_from_slice(bytes);
@@ -108,20 +108,20 @@ impl Contents {
     }
 
     /// The bytes of a memory that maps the file.
-    pub(super) fn map(&mut self, bytes: usize) -> Option<Vec<u8>> {
+    pub(crate) fn map(&mut self, bytes: usize) -> Option<Vec<u8>> {
         self.mapped = self.cached.get(..bytes)?.to_vec();
         self.is_mapped = true;
         Some(self.mapped.clone())
     }
 
     /// Brings a memory that maps the file up to date.
-    pub(super) fn read_again(&mut self, image: &mut [u8]) {
+    pub(crate) fn read_again(&mut self, image: &mut [u8]) {
         image.copy_from_slice(&self.cached[..image.len()]);
         self.mapped[..image.len()].copy_from_slice(image);
     }
 
     /// Takes over what was written to the memory that maps the file.
-    pub(super) fn observe(&mut self, image: &[u8]) {
+    pub(crate) fn observe(&mut self, image: &[u8]) {
         if self.mapped.len() < image.len() {
             self.mapped.resize(image.len(), 0);
         }
@@ -136,7 +136,7 @@ impl Contents {
     }
 
     /// The bytes that a direct read returns: those of the device where pages count as clean.
-    pub(super) fn read_direct(&self, bytes: usize) -> Option<Vec<u8>> {
+    pub(crate) fn read_direct(&self, bytes: usize) -> Option<Vec<u8>> {
         let mut image = self.cached.get(..bytes)?.to_vec();
         for page in &self.lost {
             let range = self.page(*page, bytes);
@@ -146,16 +146,16 @@ impl Contents {
     }
 
     /// The error number of a read of these bytes, if the device cannot read all of them.
-    pub(super) fn unreadable(&self, range: Range<usize>) -> Option<i32> {
+    pub(crate) fn unreadable(&self, range: Range<usize>) -> Option<i32> {
         let mut codes = self.unreadable.range(sectors(range)).map(|(_, code)| *code);
         codes.next()
     }
 
-    pub(super) fn spoil(&mut self, offset: usize, code: i32) {
+    pub(crate) fn spoil(&mut self, offset: usize, code: i32) {
         self.unreadable.insert(offset / SECTOR_BYTES, code);
     }
 
-    pub(super) fn repair(&mut self) {
+    pub(crate) fn repair(&mut self) {
         self.unreadable.clear();
     }
 
@@ -171,7 +171,7 @@ impl Contents {
     }
 
     /// Makes everything dirty durable.
-    pub(super) fn write_all(&mut self) {
+    pub(crate) fn write_all(&mut self) {
         if !std::mem::take(&mut self.is_dirty) {
             return;
         }
@@ -185,7 +185,7 @@ impl Contents {
     }
 
     /// Tells of write-back that failed, once.
-    pub(super) fn take_error(&mut self) -> io::Result<()> {
+    pub(crate) fn take_error(&mut self) -> io::Result<()> {
         if std::mem::take(&mut self.has_error) {
             Err(write_back_error())
         } else {
@@ -194,13 +194,13 @@ impl Contents {
     }
 
     /// The kernel writes back what is in the page cache, and fails. False: there is nothing.
-    pub(super) fn fail_write_back(&mut self, random: &mut Random) -> bool {
+    pub(crate) fn fail_write_back(&mut self, random: &mut Random) -> bool {
         !self.is_direct && self.fail(random)
     }
 
     /// The kernel drops the file from memory, if nobody has it mapped and nothing is dirty. What it knows of failed
     /// write-backs goes, too: the next sync succeeds. Returns whether there was such an error.
-    pub(super) fn evict(&mut self) -> bool {
+    pub(crate) fn evict(&mut self) -> bool {
         if self.is_mapped || !self.dirty_pages().is_empty() {
             return false;
         }
@@ -210,7 +210,7 @@ impl Contents {
 
     /// Dirty pages are written, and that fails: they count as clean from now on. A later sync tells of it, once. False:
     /// nothing was dirty.
-    pub(super) fn fail(&mut self, random: &mut Random) -> bool {
+    pub(crate) fn fail(&mut self, random: &mut Random) -> bool {
         let dirty = self.dirty_pages();
         let Some(last) = dirty.last().copied() else {
             return false;
@@ -228,7 +228,7 @@ impl Contents {
     }
 
     /// Writes back some of the dirty pages, chosen at random as by the kernel.
-    pub(super) fn write_back(&mut self, random: &mut Random) {
+    pub(crate) fn write_back(&mut self, random: &mut Random) {
         if !self.is_dirty {
             return;
         }
@@ -242,7 +242,7 @@ impl Contents {
     }
 
     /// Reclaim drops clean pages: what is read next is what the device has.
-    pub(super) fn reclaim(&mut self) {
+    pub(crate) fn reclaim(&mut self) {
         for page in std::mem::take(&mut self.lost) {
             let range = self.page(page, self.cached.len());
             let mut bytes = vec![0; range.len()];
@@ -252,7 +252,7 @@ impl Contents {
     }
 
     /// Cuts the power: bytes that are not durable are lost.
-    pub(super) fn revert(&mut self) {
+    pub(crate) fn revert(&mut self) {
         self.cached.clone_from(&self.durable);
         self.mapped.clear();
         self.is_mapped = false;
@@ -302,7 +302,7 @@ impl Contents {
     }
 
     /// Changes a byte in the cache and on the device.
-    pub(super) fn flip(&mut self, offset: usize, xor: u8) {
+    pub(crate) fn flip(&mut self, offset: usize, xor: u8) {
         self.cached[offset] ^= xor;
         if let Some(byte) = self.durable.get_mut(offset) {
             *byte ^= xor;

@@ -1,44 +1,20 @@
-use std::path::PathBuf;
-use std::time::Duration;
+use std::io;
+use std::path::{Path, PathBuf};
 
+use diskq::{Files, Keeper, log_path, open_log};
 use diskq_log::checkpoint::{self, CHECKPOINT_FILE, PLACES, Roster};
 use diskq_log::{
-    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, Durable, Pages,
-    Run, STATE_FILES, Taken, segment, segment_file,
+    ChannelCheckpoint, ChannelDraft, Checkpoint, CheckpointDraft, CheckpointRun, DamageKind,
+    Durable, Log, Pages, Recovered, Run, STATE_FILES, SegmentNumber, SeqRange, SlotKind, Taken,
+    segment, segment_file,
 };
-use wire::id::SEQ_MAX;
+use diskq_sim::{Call, Crash, Fault, SimFiles};
+use wire::id::{SEQ_MAX, Seq};
 
-use super::*;
-use crate::keeper::{Keeper, log_path};
-use crate::sim_files::{Call, Crash, Fault, SimFiles};
-
-const TOPIC: &str = "orders";
-const MONO: Duration = Duration::from_secs(1);
-const WALL_NS: u64 = 1_760_000_000_000_000_000;
-
-fn options() -> LogOptions {
-    LogOptions {
-        segment_bytes_min: 8192,
-        segment_bytes_steady: 8192,
-        ..LogOptions::default()
-    }
-}
-
-fn data_path() -> PathBuf {
-    PathBuf::from("/data")
-}
+use super::{MONO, TOPIC, WALL_NS, data_path, options, serve, write_checkpoint};
 
 fn directory() -> PathBuf {
     log_path(&data_path(), TOPIC)
-}
-
-fn serve(log: &mut Log, keeper: &Keeper<SimFiles>) {
-    while let Some(request) = log.next_request() {
-        keeper.files().observe(&data_path(), TOPIC, log);
-        if let Some(reply) = keeper.handle(TOPIC, request) {
-            log.handle_reply(MONO, reply, &mut Vec::new());
-        }
-    }
 }
 
 /// The path of a segment's file.
@@ -200,7 +176,7 @@ fn a_directory_that_is_not_there_is_an_empty_log() {
 
 /// T7 over whole files: in the sealed segment that start-up does not read, and in the tail.
 #[test]
-pub(crate) fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
+pub(super) fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
     for segment in ["000000000001.segment", "000000000003.segment"] {
         for at in (0..8192).step_by(3) {
             let (files, first) = disk_with(80);
@@ -214,7 +190,7 @@ pub(crate) fn a_flipped_bit_in_a_segment_costs_one_counted_message_at_most() {
 
 /// T7 for each bit of the newest checkpoint: an older one stands in, nothing is lost.
 #[test]
-pub(crate) fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
+pub(super) fn a_flipped_bit_in_a_checkpoint_is_reported_and_costs_nothing() {
     let (pristine, _) = disk_with(80);
     let path = directory().join(CHECKPOINT_FILE);
     let newest = places_by_age(&pristine)[PLACES - 1];
@@ -338,7 +314,7 @@ fn write_channels(log: &mut Log, names: &[&str], keeper: &Keeper<SimFiles>) {
 /// Two processes were killed one after the other between a checkpoint and its sync. The third one took the first of
 /// these two checkpoints for durable: it answered a SUB at once, and overwrote the only checkpoint that was durable.
 #[test]
-pub(crate) fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one() {
+pub(super) fn a_checkpoint_of_a_killed_process_is_not_durable_because_there_is_a_newer_one() {
     const CALLS: u64 = 12;
     let mut believed = 0;
     for seed in 0..CALLS * CALLS * CALLS {
@@ -421,9 +397,7 @@ fn a_checkpoint_whose_end_is_cut_off_is_told_from_a_bad_one() {
         let mut draft = CheckpointDraft::new(false, vec![long]);
         draft.number = newest.number + 1;
         draft.next = Seq(first.0 + 2000);
-        let encoded = draft.encode(false).unwrap();
-        let directory = LogDirectory::new(&files, &data_path(), TOPIC);
-        directory.write_place(2, &encoded).unwrap();
+        keeper(&files).handle(TOPIC, write_checkpoint(2, &draft, false));
         let bytes = start_of(&files, &path, left);
         files.remove(&path).unwrap();
         put(&files, &path, &bytes);
@@ -526,7 +500,7 @@ fn a_copy_stands_in_for_what_it_was_made_of() {
 
 /// A power failure may tear a copy that was not synced.
 #[test]
-pub(crate) fn a_torn_copy_leaves_its_original_alone() {
+pub(super) fn a_torn_copy_leaves_its_original_alone() {
     let (files, keeper, mut log) = new_log();
     for _ in 0..80 {
         append(&mut log, &[7; 200], &keeper);
@@ -887,7 +861,7 @@ fn a_segment_that_is_too_short_costs_what_it_lost() {
 }
 
 #[test]
-pub(crate) fn the_older_of_two_states_counts_if_the_newer_one_is_wrong() {
+pub(super) fn the_older_of_two_states_counts_if_the_newer_one_is_wrong() {
     let (files, keeper, mut log) = new_log();
     for body in [b"old", b"new"] {
         log.save_state(log.next_seq(), body.to_vec());

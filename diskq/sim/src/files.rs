@@ -20,27 +20,19 @@
 //!
 //! A handle can be cloned; all clones are the same disk.
 
-mod contents;
-mod faults;
-mod names;
-
 use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use diskq::{Buffer, Entry, Files, SyncError, log_path};
 use diskq_log::{Log, Memory, Pages, Request, segment_file};
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::files::{Entry, Files, SyncError};
-use crate::keeper::log_path;
-use crate::mapping::Buffer;
-
-use contents::Contents;
-pub use faults::{Call, Fault};
-use faults::{Effect, Faults, Hit, Interruptions, Random};
-use names::{Names, Node, not_found};
+use crate::contents::{Contents, write_back_error};
+use crate::faults::{Call, Effect, Fault, Faults, Hit, Interruptions, Random};
+use crate::names::{Names, Node, not_found};
 
 /// The way in which a simulated machine stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -603,7 +595,7 @@ impl Files for SimFiles {
             return Ok(());
         }
         disk.faults.failed_syncs += 1;
-        Err(contents::write_back_error())
+        Err(write_back_error())
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -664,6 +656,3 @@ impl Files for SimFiles {
         result
     }
 }
-
-#[cfg(test)]
-mod tests;

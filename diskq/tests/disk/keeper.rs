@@ -1,17 +1,15 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use diskq::{DataPath, Files, Keeper, SharedSync, log_path};
 use diskq_log::checkpoint;
 use diskq_log::{
-    ChannelDraft, CheckpointDraft, CheckpointJob, CheckpointNumber, CheckpointRun, Failure, Memory,
-    Pages, Reply, Request, SegmentNumber, Seq, SeqRange, SyncFailure, SyncJob, segment_file,
-    segment_number,
+    ChannelDraft, CheckpointDraft, CheckpointNumber, CheckpointRun, Failure, Memory, Pages, Reply,
+    Request, SegmentNumber, Seq, SeqRange, SyncFailure, SyncJob, segment_file, segment_number,
 };
+use diskq_sim::{Call, Crash, SimFiles};
 
-use super::*;
-use crate::data_path::DataPath;
-use crate::files::Files;
-use crate::sim_files::{Call, Crash, SimFiles};
+use super::write_checkpoint;
 
 fn keeper() -> Keeper<SimFiles> {
     Keeper::new(SimFiles::new(), "/data")
@@ -94,17 +92,6 @@ fn without_room_for_checkpoints_there_is_no_directory_to_count_on() {
     assert_eq!(files.length(checkpoint).unwrap(), 3 * 8192);
 }
 
-fn write_checkpoint(place: u8, draft: &CheckpointDraft, sync: bool) -> Request {
-    Request::WriteCheckpoint(CheckpointJob {
-        number: CheckpointNumber(u64::from(place) + 1),
-        place,
-        draft: draft.clone(),
-        sync_first: false,
-        sync,
-        names: sync,
-    })
-}
-
 fn place_contents(keeper: &Keeper<SimFiles>, place: usize, count: usize) -> Vec<u8> {
     let mut bytes = vec![0; count];
     for (piece, at) in checkpoint::pieces(place, count as u64) {
@@ -121,11 +108,14 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
     let mut expected = [const { Vec::new() }; checkpoint::PLACES];
     for round in 0..21 {
         let place = round % checkpoint::PLACES;
-        let bytes = vec![round as u8 + 1; 1000 << (round / 3)];
+        let mut draft = CheckpointDraft::new(true, Vec::new());
+        draft.terms.note = "x".repeat(1000 << (round / 3));
+        draft.number = round as u64 + 1;
+        let bytes = draft.encode(false).unwrap();
         let write = || {
-            let log = LogDirectory::new(keeper.files(), Path::new("/data"), "t");
-            log.complete().unwrap();
-            log.write_place(place as u8, &bytes).unwrap();
+            let reply = keeper.handle("t", write_checkpoint(place as u8, &draft, false));
+            let is_written = matches!(reply, Some(Reply::CheckpointWritten { result: Ok(()), .. }));
+            assert!(is_written, "{reply:?}");
         };
         if round > 0 {
             // The last checkpoint has reserved the room for this one.
@@ -142,7 +132,7 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
 }
 
 #[test]
-pub(crate) fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
+pub(super) fn a_checkpoint_whose_sync_is_shared_is_durable_after_it_and_final_without() {
     for fails in [false, true] {
         let keeper = keeper();
         let mut shared = keeper.shared_sync().unwrap();

@@ -1,9 +1,9 @@
 use std::io::ErrorKind;
+use std::path::Path;
 
-use diskq_log::{Pages, Reply, Request, SegmentNumber};
-
-use super::*;
-use crate::sim_files::{Call, Crash, SimFiles};
+use diskq::{Files, Keeper, Logs, deleted_topic};
+use diskq_log::{Pages, Reply, Request, SegmentNumber, TopicFacts};
+use diskq_sim::{Call, Crash, SimFiles};
 
 const DATA_PATH: &str = "/data";
 
@@ -107,7 +107,7 @@ fn while_a_deletion_fails_the_jobs_of_its_name_fail() {
 
 /// The kernel reports a lost name to one sync only, and the name may be any topic's.
 #[test]
-pub(crate) fn a_failed_sync_of_the_data_path_is_final() {
+pub(super) fn a_failed_sync_of_the_data_path_is_final() {
     let keeper = durable_log("t");
     keeper.files().fail_next(Call::SyncDir, libc::EIO);
     for topic in ["t", "t", "never was"] {

@@ -8,12 +8,12 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Component, Path};
 
-use super::contents::write_back_error;
-use super::faults::Random;
+use crate::contents::write_back_error;
+use crate::faults::Random;
 
 /// The node that a name stands for: an index into the directories or into the files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Node {
+pub(crate) enum Node {
     Dir(usize),
     File(usize),
 }
@@ -48,7 +48,7 @@ struct Dir {
 
 /// All directories of a disk. The first one is the root.
 #[derive(Debug)]
-pub(super) struct Names {
+pub(crate) struct Names {
     dirs: Vec<Dir>,
     changes: u64,
 }
@@ -62,7 +62,7 @@ impl Default for Names {
     }
 }
 
-pub(super) fn not_found() -> io::Error {
+pub(crate) fn not_found() -> io::Error {
     io::Error::new(io::ErrorKind::NotFound, "simulated: no such file")
 }
 
@@ -124,17 +124,17 @@ impl Names {
         Ok((self.dir(parent).ok_or_else(not_found)?, name))
     }
 
-    pub(super) fn get(&mut self, path: &Path) -> Option<Node> {
+    pub(crate) fn get(&mut self, path: &Path) -> Option<Node> {
         let (dir, name) = self.parent(path).ok()?;
         self.dirs[dir].names.get(&name).copied()
     }
 
-    pub(super) fn is_dir(&mut self, path: &Path) -> bool {
+    pub(crate) fn is_dir(&mut self, path: &Path) -> bool {
         self.dir(path).is_some()
     }
 
     /// Makes a directory; an existing one is fine.
-    pub(super) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn create_dir(&mut self, path: &Path) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         if self.dirs[parent].names.contains_key(&name) {
             return Ok(());
@@ -152,19 +152,19 @@ impl Names {
     }
 
     /// Gives a new file its name.
-    pub(super) fn create_file(&mut self, path: &Path, file: usize) -> io::Result<()> {
+    pub(crate) fn create_file(&mut self, path: &Path, file: usize) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         self.change(parent, vec![(name, Some(Node::File(file)))], None);
         Ok(())
     }
 
-    pub(super) fn remove(&mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn remove(&mut self, path: &Path) -> io::Result<()> {
         let (parent, name) = self.parent(path)?;
         self.change(parent, vec![(name, None)], None);
         Ok(())
     }
 
-    pub(super) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
+    pub(crate) fn rename(&mut self, from: &Path, to: &Path) -> io::Result<()> {
         let node = self.get(from).ok_or_else(not_found)?;
         if let Some(Node::Dir(dir)) = self.get(to)
             && !self.dirs[dir].names.is_empty()
@@ -197,14 +197,14 @@ impl Names {
     }
 
     /// The names in a directory.
-    pub(super) fn list(&mut self, path: &Path) -> io::Result<Vec<(OsString, Node)>> {
+    pub(crate) fn list(&mut self, path: &Path) -> io::Result<Vec<(OsString, Node)>> {
         let dir = self.dir(path).ok_or_else(not_found)?;
         let names = self.dirs[dir].names.iter();
         Ok(names.map(|(name, node)| (name.clone(), *node)).collect())
     }
 
     /// The files that have a name.
-    pub(super) fn files(&self) -> Vec<usize> {
+    pub(crate) fn files(&self) -> Vec<usize> {
         let (mut files, mut dirs) = (Vec::new(), vec![0]);
         while let Some(dir) = dirs.pop() {
             dirs.extend(self.dirs[dir].given.values());
@@ -221,7 +221,7 @@ impl Names {
     }
 
     /// Makes the names in one directory durable. If changes were lost, the first sync after that reports it.
-    pub(super) fn sync(&mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn sync(&mut self, path: &Path) -> io::Result<()> {
         let Some(dir) = self.dir(path) else {
             return Ok(());
         };
@@ -230,7 +230,7 @@ impl Names {
     }
 
     /// Tells of changes of one directory that were lost, once.
-    pub(super) fn take_error(&mut self, path: &Path) -> io::Result<()> {
+    pub(crate) fn take_error(&mut self, path: &Path) -> io::Result<()> {
         let Some(dir) = self.dir(path) else {
             return Ok(());
         };
@@ -242,7 +242,7 @@ impl Names {
     }
 
     /// Loses the changes of one directory that are not durable. Returns whether there were any.
-    pub(super) fn fail(&mut self, path: &Path) -> bool {
+    pub(crate) fn fail(&mut self, path: &Path) -> bool {
         let Some(dir) = self.dir(path) else {
             return false;
         };
@@ -256,7 +256,7 @@ impl Names {
     }
 
     /// The names in one directory whose changes were lost, and whether a sync has reported the loss.
-    pub(super) fn lost(&mut self, path: &Path) -> (Vec<OsString>, bool) {
+    pub(crate) fn lost(&mut self, path: &Path) -> (Vec<OsString>, bool) {
         let Some(dir) = self.dir(path) else {
             return (Vec::new(), false);
         };
@@ -265,14 +265,14 @@ impl Names {
     }
 
     /// Makes the names in all directories durable.
-    pub(super) fn sync_all(&mut self) {
+    pub(crate) fn sync_all(&mut self) {
         for dir in 0..self.dirs.len() {
             self.commit(dir, usize::MAX);
         }
     }
 
     /// Makes some first changes of each directory durable.
-    pub(super) fn write_back(&mut self, random: &mut Random) {
+    pub(crate) fn write_back(&mut self, random: &mut Random) {
         for dir in 0..self.dirs.len() {
             let count = random.below(self.dirs[dir].journal.len() as u64 + 1);
             self.commit(dir, count as usize);
@@ -280,7 +280,7 @@ impl Names {
     }
 
     /// Forgets what is not durable.
-    pub(super) fn revert(&mut self) {
+    pub(crate) fn revert(&mut self) {
         for dir in &mut self.dirs {
             dir.journal.clear();
             dir.lost.clear();

@@ -7,48 +7,48 @@ use diskq_log::splitmix64;
 
 /// A generator that repeats its numbers for the same seed.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Random(pub(super) u64);
+pub(crate) struct Random(pub(crate) u64);
 
 impl Random {
-    pub(super) fn below(&mut self, limit: u64) -> u64 {
+    pub(crate) fn below(&mut self, limit: u64) -> u64 {
         splitmix64(&mut self.0) % limit
     }
 
-    pub(super) fn coin(&mut self) -> bool {
+    pub(crate) fn coin(&mut self) -> bool {
         self.below(2) == 0
     }
 }
 
-/// A kind of call on [`Files`](crate::Files).
+/// A kind of call on [`Files`](diskq::Files).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Call {
-    /// [`Files::create_dir`](crate::Files::create_dir)
+    /// [`Files::create_dir`](diskq::Files::create_dir)
     CreateDir,
-    /// [`Files::allocate`](crate::Files::allocate)
+    /// [`Files::allocate`](diskq::Files::allocate)
     Allocate,
-    /// [`Files::map`](crate::Files::map)
+    /// [`Files::map`](diskq::Files::map)
     Map,
-    /// [`Files::copy`](crate::Files::copy)
+    /// [`Files::copy`](diskq::Files::copy)
     Copy,
-    /// [`Files::load`](crate::Files::load)
+    /// [`Files::load`](diskq::Files::load)
     Load,
-    /// The first half of [`Files::sync`](crate::Files::sync) and [`Files::sync_dir`](crate::Files::sync_dir): the open,
+    /// The first half of [`Files::sync`](diskq::Files::sync) and [`Files::sync_dir`](diskq::Files::sync_dir): the open,
     /// which fails for want of descriptors or memory, or for good.
     Open,
-    /// The second half of [`Files::sync`](crate::Files::sync), and all of
-    /// [`Files::sync_file_system`](crate::Files::sync_file_system). If this call fails, dirty pages are lost.
+    /// The second half of [`Files::sync`](diskq::Files::sync), and all of
+    /// [`Files::sync_file_system`](diskq::Files::sync_file_system). If this call fails, dirty pages are lost.
     Sync,
-    /// The second half of [`Files::sync_dir`](crate::Files::sync_dir). If this call fails, changes of names may be lost.
+    /// The second half of [`Files::sync_dir`](diskq::Files::sync_dir). If this call fails, changes of names may be lost.
     SyncDir,
-    /// [`Files::rename`](crate::Files::rename)
+    /// [`Files::rename`](diskq::Files::rename)
     Rename,
-    /// [`Files::remove`](crate::Files::remove) and [`Files::remove_dir`](crate::Files::remove_dir)
+    /// [`Files::remove`](diskq::Files::remove) and [`Files::remove_dir`](diskq::Files::remove_dir)
     Remove,
-    /// [`Files::list`](crate::Files::list) and [`Files::length`](crate::Files::length)
+    /// [`Files::list`](diskq::Files::list) and [`Files::length`](diskq::Files::length)
     List,
-    /// [`Files::read_at`](crate::Files::read_at)
+    /// [`Files::read_at`](diskq::Files::read_at)
     Read,
-    /// [`Files::write_at`](crate::Files::write_at)
+    /// [`Files::write_at`](diskq::Files::write_at)
     Write,
 }
 
@@ -84,7 +84,7 @@ impl Fault {
 
 /// The fate of a call.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Effect {
+pub(crate) enum Effect {
     Fail(Fault),
     /// A read returns one wrong bit.
     Flip,
@@ -99,7 +99,7 @@ struct Armed {
 }
 
 /// A call that is not done, or done wrongly.
-pub(super) enum Hit {
+pub(crate) enum Hit {
     Failed(io::Error),
     /// The process dies in it.
     CutOff(io::Error),
@@ -110,7 +110,7 @@ pub(super) enum Hit {
 
 impl Hit {
     /// The result of the call of a sync. `fail` does what a failed sync does to the disk.
-    pub(super) fn of_sync(hit: Option<Hit>, fail: impl FnOnce()) -> io::Result<()> {
+    pub(crate) fn of_sync(hit: Option<Hit>, fail: impl FnOnce()) -> io::Result<()> {
         if matches!(hit, Some(Hit::Failed(_))) {
             fail();
         }
@@ -118,7 +118,7 @@ impl Hit {
     }
 
     /// The result of a call that writes nothing, and whether it gets a wrong bit.
-    pub(super) fn result(hit: Option<Hit>) -> io::Result<bool> {
+    pub(crate) fn result(hit: Option<Hit>) -> io::Result<bool> {
         match hit {
             Some(Hit::Failed(error) | Hit::CutOff(error) | Hit::Dead(error)) => Err(error),
             Some(Hit::Flipped) => Ok(true),
@@ -128,24 +128,24 @@ impl Hit {
 }
 
 #[derive(Debug, Default)]
-pub(super) struct Faults {
+pub(crate) struct Faults {
     calls: u64,
     fail_at: Option<(u64, Fault)>,
     armed: Vec<Armed>,
     /// From this call on nothing is done any more: the process is dead.
     dead_from: Option<u64>,
-    pub(super) fail_count: u64,
-    pub(super) failed_syncs: u64,
+    pub(crate) fail_count: u64,
+    pub(crate) failed_syncs: u64,
     /// The failed write-backs since the last power failure.
-    pub(super) failed_write_backs: u64,
+    pub(crate) failed_write_backs: u64,
 }
 
 impl Faults {
-    pub(super) fn fail_nth(&mut self, nth: u64, fault: Fault) {
+    pub(crate) fn fail_nth(&mut self, nth: u64, fault: Fault) {
         self.fail_at = Some((self.calls + nth, fault));
     }
 
-    pub(super) fn arm(&mut self, of: Call, nth: u64, effect: Effect) {
+    pub(crate) fn arm(&mut self, of: Call, nth: u64, effect: Effect) {
         self.armed.push(Armed {
             of,
             left: nth,
@@ -153,18 +153,18 @@ impl Faults {
         });
     }
 
-    pub(super) fn die_at(&mut self, nth: u64) {
+    pub(crate) fn die_at(&mut self, nth: u64) {
         self.dead_from = Some(self.calls + nth);
     }
 
-    pub(super) fn disarm(&mut self) {
+    pub(crate) fn disarm(&mut self) {
         self.fail_at = None;
         self.armed.clear();
         self.dead_from = None;
     }
 
     /// Counts a call, and says what happens to it.
-    pub(super) fn call(&mut self, call: Call) -> Option<Hit> {
+    pub(crate) fn call(&mut self, call: Call) -> Option<Hit> {
         self.calls += 1;
         if let Some(from) = self.dead_from
             && self.calls >= from
@@ -207,29 +207,29 @@ type Act = Box<dyn FnOnce() + Send>;
 /// The acts that wait for a place between two calls. Each place lowers the counts of all, and the acts with count zero are
 /// due.
 #[derive(Default)]
-pub(super) struct Interruptions {
+pub(crate) struct Interruptions {
     waiting: Vec<(u64, Act)>,
 }
 
 impl Interruptions {
-    pub(super) fn add(&mut self, nth: u64, act: Act) {
+    pub(crate) fn add(&mut self, nth: u64, act: Act) {
         self.waiting.push((nth, act));
     }
 
     /// Counts a place between two calls.
-    pub(super) fn count(&mut self) {
+    pub(crate) fn count(&mut self) {
         for (left, _) in &mut self.waiting {
             *left = left.saturating_sub(1);
         }
     }
 
-    pub(super) fn take_due(&mut self) -> Option<Act> {
+    pub(crate) fn take_due(&mut self) -> Option<Act> {
         let at = self.waiting.iter().position(|(left, _)| *left == 0)?;
         Some(self.waiting.remove(at).1)
     }
 
     /// Takes the one that was added first.
-    pub(super) fn take_first(&mut self) -> Option<Act> {
+    pub(crate) fn take_first(&mut self) -> Option<Act> {
         (!self.waiting.is_empty()).then(|| self.waiting.remove(0).1)
     }
 }

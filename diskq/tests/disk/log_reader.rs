@@ -1,16 +1,13 @@
 use std::path::PathBuf;
-use std::time::Duration;
 
-use diskq_log::{Checkpoint, Durable, Log, LogOptions};
+use diskq::{Files, Keeper, log_path, open_log, read_newest};
+use diskq_log::range::{within, without};
+use diskq_log::{Checkpoint, Durable, Log, NewestMessages, Recovered, SeqRange};
+use diskq_sim::{Crash, SimFiles};
+use wire::id::Seq;
 
-use super::*;
-use crate::keeper::{Keeper, log_path};
-use crate::recovery::open_log;
-use crate::sim_files::{Crash, SimFiles};
+use super::{MONO, TOPIC, WALL_NS, data_path, options, serve};
 
-const TOPIC: &str = "orders";
-const MONO: Duration = Duration::from_secs(1);
-const WALL_NS: u64 = 1_760_000_000_000_000_000;
 /// Enough messages for several segments.
 const COUNT: u64 = 400;
 
@@ -28,27 +25,6 @@ impl NewestMessages for Lost {
     }
 
     fn add(&mut self, _seq: Seq, _published_ns: u64, _body: &[u8]) {}
-}
-
-fn data_path() -> PathBuf {
-    PathBuf::from("/data")
-}
-
-fn options() -> LogOptions {
-    LogOptions {
-        segment_bytes_min: 8192,
-        segment_bytes_steady: 8192,
-        ..LogOptions::default()
-    }
-}
-
-fn serve(log: &mut Log, keeper: &Keeper<SimFiles>) {
-    while let Some(request) = log.next_request() {
-        keeper.files().observe(&data_path(), TOPIC, log);
-        if let Some(reply) = keeper.handle(TOPIC, request) {
-            log.handle_reply(MONO, reply, &mut Vec::new());
-        }
-    }
 }
 
 /// Publishes messages after a checkpoint that names none, and syncs them. The first and the last one stay, and consumers have
