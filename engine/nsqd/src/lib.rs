@@ -8,7 +8,7 @@
 //!   main ──► config ──► daemon ──► lock, preflight, recovery ──► one shard per core
 //!                                                                       │
 //!   shard/connection (TCP) ───┐                                         ▼
-//!   shard/http_server ──► http ┴─────────────────────► shard: engine_rules::Broker
+//!   http/server ──► http ─────┴───────────────────────► shard: engine_rules::Broker
 //!                                                        │  └──► shard/mail ──► other shards
 //!                                                        └─────► shard/storage ──► diskq::Keeper
 //! ```

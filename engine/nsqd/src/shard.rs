@@ -15,8 +15,6 @@
 
 pub(crate) mod connection;
 pub(crate) mod health;
-pub(crate) mod http_broker;
-pub(crate) mod http_server;
 pub(crate) mod mail;
 pub(crate) mod metadata;
 pub(crate) mod storage;
@@ -77,17 +75,17 @@ pub(crate) struct Shard {
     health: ShardHealth,
     /// The buffers into which sockets are read. One reader at a time has them, never across an await.
     buffers: RefCell<Buffers>,
-    broker: RefCell<Broker>,
+    pub(crate) broker: RefCell<Broker>,
     outputs: RefCell<Vec<Output>>,
     /// Empty between turns: the connections whose output is about to leave.
     staged: RefCell<Vec<Rc<Connection>>>,
     connections: RefCell<SecondaryMap<ClientId, Rc<Connection>>>,
     storage: Storage,
     /// The clocks as last read: once per batch of input, not per message.
-    now: Cell<Now>,
+    pub(crate) now: Cell<Now>,
     turn: Wake,
     /// Turns so far.
-    turn_count: Cell<u64>,
+    pub(crate) turn_count: Cell<u64>,
     gathering: Gathering,
     timer: Wake,
     /// The time at which the timer's task will look next.
@@ -335,11 +333,6 @@ impl Shard {
             Mail::Connection(moving) => {
                 if !self.is_stopping() {
                     connection::resume(self, *moving);
-                }
-            }
-            Mail::HttpConnection(moving) => {
-                if !self.is_stopping() {
-                    http_server::resume(self, *moving);
                 }
             }
             Mail::Call(call) => call(self),

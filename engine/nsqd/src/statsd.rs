@@ -7,9 +7,8 @@
 //! The push has a separate thread. A shard only answers the question for its figures. The stop of the process waits for the
 //! push, but not for the name of the host: a name is resolved on a thread of its own, because that can take minutes.
 
-use crate::http::memory_fields;
+use crate::http::{memory_fields, stats_of_all};
 use crate::process::Info;
-use crate::shard::http_broker;
 use crate::shard::mail::Post;
 use engine_rules::stats::{ChannelStats, LatencyStats, StatsFilter, StatsSnapshot, TopicStats};
 use futures_lite::future::block_on;
@@ -141,7 +140,7 @@ impl Pusher {
         let socket = connect(address?)?;
         log_info!("STATSD: pushing stats to {}", self.address);
         let filter = StatsFilter::default();
-        let snapshot = block_on(http_broker::stats_of_all(&self.post, &filter));
+        let snapshot = block_on(stats_of_all(&self.post, &filter));
         let packets = packets(self.lines.of(snapshot), self.packet_bytes);
         let spread = self.interval.saturating_sub(SPREAD_MARGIN);
         let pause = spread / u32::try_from(packets.len().max(1)).unwrap_or(u32::MAX);

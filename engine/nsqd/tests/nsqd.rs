@@ -19,6 +19,7 @@ mod differential;
 mod discovery;
 mod drain;
 mod grace;
+mod http;
 mod http_deadlines;
 mod inherited_sockets;
 mod interop;

@@ -6,11 +6,6 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use crate::support::{Broker, Launch, TIMEOUT, Tmpfs, wait_until};
 use serde_json::Value;
 
-fn channel(broker: &Broker, topic: &str, channel: &str) -> Value {
-    let stats = broker.channel_stats(topic, channel);
-    stats.expect("the channel is there")
-}
-
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH);
     since.expect("after 1970").as_millis() as u64
@@ -29,7 +24,7 @@ fn a_pause_with_a_time_ends_by_itself_also_after_a_restart() {
     let before = unix_ms();
     broker.admin("/channel/pause?topic=orders&channel=billing&for=10s&note=a+repair&by=J%C3%B6rg");
     broker.admin("/topic/pause?topic=orders&note=later");
-    let stats = channel(&broker, "orders", "billing");
+    let stats = broker.channel("orders", "billing");
     let until = stats["pause_until_ms"].as_u64().expect("a number");
     assert!((before + 10_000..=unix_ms() + 10_000).contains(&until));
     assert_eq!(
@@ -49,7 +44,7 @@ fn a_pause_with_a_time_ends_by_itself_also_after_a_restart() {
 
     broker.sigterm_and_wait();
     broker.restart();
-    let stats = channel(&broker, "orders", "billing");
+    let stats = broker.channel("orders", "billing");
     assert!(
         stats["pause_until_ms"] == until || unix_ms() >= until,
         "{stats}"
@@ -63,7 +58,7 @@ fn a_pause_with_a_time_ends_by_itself_also_after_a_restart() {
     assert!(unix_ms() >= until, "the pause ended too early");
     consumer.finish(&message.id);
     broker.wait_for_log("channel billing is unpaused, the time of the pause is over");
-    let stats = channel(&broker, "orders", "billing");
+    let stats = broker.channel("orders", "billing");
     assert_eq!(
         (&stats["paused"], terms(&stats)),
         (&false.into(), [None; 3])
@@ -101,13 +96,13 @@ fn a_bad_parameter_changes_nothing_and_says_what_is_wrong() {
         }
     }
     assert_eq!(broker.topic("t")["paused"], false);
-    assert_eq!(channel(&broker, "t", "c")["paused"], false);
+    assert_eq!(broker.channel("t", "c")["paused"], false);
     // A pause that ends leaves an unlimited one alone that came later.
     let target = "/channel/pause?topic=t&channel=c";
     broker.admin(&format!("{target}&for=1s"));
     broker.admin(target);
     std::thread::sleep(Duration::from_millis(1500));
-    let stats = channel(&broker, "t", "c");
+    let stats = broker.channel("t", "c");
     assert_eq!((&stats["paused"], terms(&stats)), (&true.into(), [None; 3]));
 }
 
@@ -163,7 +158,7 @@ fn an_emptied_channel_comes_back_also_after_restarts() {
     consumer.ready(0);
     consumer.finish(&held[0].id);
     let is_finished = wait_until(TIMEOUT, || {
-        let stats = channel(&broker, "orders", "billing");
+        let stats = broker.channel("orders", "billing");
         let [depth, deferred] = ["depth", "deferred_count"].map(|key| stats[key].as_u64());
         depth
             .zip(deferred)
@@ -171,12 +166,12 @@ fn an_emptied_channel_comes_back_also_after_restarts() {
             == Some(19_996)
             && stats["in_flight_count"] == 4
     });
-    assert!(is_finished, "{}", channel(&broker, "orders", "billing"));
+    assert!(is_finished, "{}", broker.channel("orders", "billing"));
     empty_with_undo(&broker, "orders", "billing");
     consumer.finish(&held[1].id);
     let answer = consumer.frame_after_heartbeats().text();
     assert!(answer.starts_with("E_FIN_FAILED"), "{answer}");
-    let stats = channel(&broker, "orders", "billing");
+    let stats = broker.channel("orders", "billing");
     assert_eq!(
         (&stats["depth"], &stats["undo_message_count"]),
         (&0.into(), &20_000.into())
@@ -190,7 +185,7 @@ fn an_emptied_channel_comes_back_also_after_restarts() {
 
     broker.sigterm_and_wait();
     broker.restart();
-    let stats = channel(&broker, "orders", "billing");
+    let stats = broker.channel("orders", "billing");
     assert_eq!(stats["undo_message_count"], 20_000);
     publish(&broker, "orders", 30_000..30_010);
     // The answer came when a checkpoint had the undo, so a crash does not end the undo.
@@ -252,15 +247,11 @@ fn a_second_empty_frees_the_disk_and_bad_requests_empty_nothing() {
         assert_eq!(answer.status, status, "{target}: {text}");
         assert!(text.contains(code), "{target}: {text}");
     }
-    assert_eq!(channel(&broker, "t", "c")["depth"], 10);
+    assert_eq!(broker.channel("t", "c")["depth"], 10);
     empty_with_undo(&broker, "t", "c");
-    assert_eq!(channel(&broker, "t", "c")["undo_message_count"], 10);
+    assert_eq!(broker.channel("t", "c")["undo_message_count"], 10);
     broker.admin("/channel/empty?topic=t&channel=c");
-    assert!(
-        channel(&broker, "t", "c")
-            .get("undo_message_count")
-            .is_none()
-    );
+    assert!(broker.channel("t", "c").get("undo_message_count").is_none());
     let answer = broker.post("/channel/unempty?topic=t&channel=c", b"");
     assert_eq!(answer.status, 404);
     // The time ends an undo, too.
@@ -269,14 +260,7 @@ fn a_second_empty_frees_the_disk_and_bad_requests_empty_nothing() {
     broker.wait_for_log(
         "the messages that channel c was emptied of are dropped, the time of the undo is over",
     );
-    assert!(channel(&broker, "t", "c").get("undo_until_ms").is_none());
-}
-
-/// Returns a topic in the JSON of `/stats`.
-fn topic(broker: &Broker, topic: &str) -> Value {
-    let stats = broker.get(&format!("/stats?format=json&topic={topic}"));
-    let stats: Value = serde_json::from_slice(&stats.body).expect("JSON");
-    stats["topics"][0].clone()
+    assert!(broker.channel("t", "c").get("undo_until_ms").is_none());
 }
 
 #[test]
@@ -288,7 +272,7 @@ fn an_emptied_topic_comes_back_also_after_restarts() {
     done(&broker, "/topic/create?topic=orders");
     publish(&broker, "orders", 0..5000);
     done(&broker, "/topic/empty?topic=orders&undo=5m");
-    let stats = topic(&broker, "orders");
+    let stats = broker.topic("orders");
     assert_eq!(
         (&stats["depth"], &stats["undo_message_count"]),
         (&0.into(), &5000.into())
@@ -297,12 +281,12 @@ fn an_emptied_topic_comes_back_also_after_restarts() {
     // The answer came when a checkpoint had the undo, so a crash does not end the undo.
     broker.kill9();
     broker.restart();
-    assert_eq!(topic(&broker, "orders")["undo_message_count"], 5000);
+    assert_eq!(broker.topic("orders")["undo_message_count"], 5000);
     done(&broker, "/topic/unempty?topic=orders");
-    assert_eq!(topic(&broker, "orders")["depth"], 5000);
+    assert_eq!(broker.topic("orders")["depth"], 5000);
     broker.kill9();
     broker.restart();
-    let stats = topic(&broker, "orders");
+    let stats = broker.topic("orders");
     assert_eq!(stats["depth"], 5000);
     assert!(stats.get("undo_message_count").is_none());
     let answer = broker.post("/topic/unempty?topic=orders", b"");
@@ -326,13 +310,13 @@ fn an_emptied_topic_comes_back_also_after_restarts() {
     publish(&broker, "orders", 0..10);
     done(&broker, "/topic/empty?topic=orders&undo=5m");
     done(&broker, "/topic/empty?topic=orders");
-    assert!(topic(&broker, "orders").get("undo_message_count").is_none());
+    assert!(broker.topic("orders").get("undo_message_count").is_none());
     publish(&broker, "orders", 0..10);
     done(&broker, "/topic/empty?topic=orders&undo=1s");
     broker.wait_for_log(
         "the messages that the topic was emptied of are dropped, the time of the undo is over",
     );
-    assert!(topic(&broker, "orders").get("undo_message_count").is_none());
+    assert!(broker.topic("orders").get("undo_message_count").is_none());
 }
 
 /// The undo of a topic of another shard kept the disk full, for a day at most, and publishes were refused.

@@ -1,25 +1,34 @@
 //! Tests of the HTTP server with a small program: a table of routes and a function that answers.
 
+use std::cell::RefCell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use bytes::Bytes;
 use futures_lite::future::{self, block_on};
 use futures_lite::{AsyncRead, AsyncWrite};
 use program::http::{
-    Awaited, Connection, End, Failure, Io, Reply, RequestBody, Route, Service, parse_query,
-    serve_connection,
+    Awaited, Connection, Failure, HEAD_BYTES_MAX, Io, Reply, RequestBody, Route, Served, Service,
+    parse_query, serve_connection,
 };
 
 #[derive(Clone, Copy)]
 enum Endpoint {
     Ping,
     Echo,
+    Keep,
     Note,
     Node,
     Long,
 }
 
-struct Small;
+#[derive(Default)]
+struct Small {
+    /// Connections move to another thread after each request.
+    moves: bool,
+    /// The bodies that were kept.
+    kept: RefCell<Vec<Bytes>>,
+}
 
 impl Service for Small {
     type Endpoint = Endpoint;
@@ -27,6 +36,7 @@ impl Service for Small {
     const ROUTES: &'static [Route<Endpoint>] = &[
         ("GET", "/ping", Endpoint::Ping),
         ("POST", "/echo", Endpoint::Echo),
+        ("POST", "/keep", Endpoint::Keep),
         ("POST", "/note", Endpoint::Note),
         ("GET", "/nodes/*", Endpoint::Node),
         ("GET", "/long", Endpoint::Long),
@@ -49,18 +59,18 @@ impl Service for Small {
                     (part.to_owned(), parts.len() == 0)
                 }))
             }
+            Endpoint::Keep => {
+                let received = body.receive(1 << 20).await.complete("BODY_TOO_BIG")?;
+                self.kept.borrow_mut().push(received);
+                Ok(Reply::text("OK"))
+            }
             Endpoint::Echo => {
                 let query = parse_query(query)?;
                 let times = query
                     .get("times")
                     .ok_or(Failure::bad("MISSING_ARG_TIMES"))?;
-                let received = body.receive(8).await;
-                match received.end {
-                    End::Complete => {}
-                    End::Broken => return Err(Failure::INTERNAL),
-                    End::OverLimit => return Err(Failure::too_large("BODY_TOO_BIG")),
-                }
-                let text = String::from_utf8_lossy(&received.bytes);
+                let received = body.receive(8).await.complete("BODY_TOO_BIG")?;
+                let text = String::from_utf8_lossy(&received);
                 Ok(Reply::text(text.repeat(times.parse().unwrap_or(1))))
             }
         }
@@ -73,11 +83,17 @@ impl Service for Small {
     fn is_open_to_other_sites(endpoint: Endpoint) -> bool {
         matches!(endpoint, Endpoint::Note)
     }
+
+    fn is_better_elsewhere(&self) -> bool {
+        self.moves
+    }
 }
 
 /// A client that has sent everything and stays silent.
 struct Client {
     input: Vec<u8>,
+    /// Bytes that come with one read.
+    at_once: usize,
     output: Vec<u8>,
 }
 
@@ -87,7 +103,7 @@ impl AsyncRead for Client {
         _: &mut Context<'_>,
         target: &mut [u8],
     ) -> Poll<std::io::Result<usize>> {
-        let count = target.len().min(self.input.len());
+        let count = target.len().min(self.input.len()).min(self.at_once);
         target[..count].copy_from_slice(&self.input[..count]);
         self.input.drain(..count);
         Poll::Ready(Ok(count))
@@ -117,22 +133,27 @@ impl Io for Client {
     fn begin(&mut self, _: Awaited) {}
 }
 
-/// Returns the answer to a request without its date.
-fn answer(request: &str) -> String {
+/// Returns the answers to requests, which come in pieces, without their dates.
+fn answers(service: &Small, requests: &str, at_once: usize) -> String {
     let client = Client {
-        input: request.replace('\n', "\r\n").into_bytes(),
+        input: requests.as_bytes().to_vec(),
+        at_once,
         output: Vec::new(),
     };
     let mut connection = Connection::new(client, b"");
-    let served = serve_connection(&mut connection, &"10.0.0.1:5", &Small, future::pending());
-    block_on(served);
-    let (client, unread) = connection.into_parts();
-    assert_eq!(unread, b"");
+    let served = serve_connection(&mut connection, &"10.0.0.1:5", service, future::pending());
+    assert_eq!(block_on(served), Served::ToTheEnd);
+    let (client, _) = connection.into_parts();
     let output = String::from_utf8(client.output).unwrap();
     let lines = output
         .split("\r\n")
         .filter(|line| !line.starts_with("Date: "));
     lines.collect::<Vec<_>>().join("\n")
+}
+
+fn answer(request: &str) -> String {
+    let request = request.replace('\n', "\r\n");
+    answers(&Small::default(), &request, usize::MAX)
 }
 
 #[test]
@@ -239,5 +260,120 @@ fn requests_of_pages_of_other_sites_change_nothing() {
         "Sec-Fetch-Site: none\n",
     ] {
         check("POST /echo?times=1", marks, "200 OK");
+    }
+}
+
+#[test]
+fn requests_may_come_in_any_pieces() {
+    let requests = "\r\n\
+        POST /keep HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n0123456789\
+        POST /nope HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\n\r\nhello\n\
+        POST /keep HTTP/1.1\nHost: x\nTransfer-Encoding: chunked\n\n\
+        3;x\r\na\nb\r\n2\r\n\nc\r\n0\r\nA: b\r\n\r\n\
+        POST /keep HTTP/1.1\r\nHost: x\r\nExpect: 100-continue\r\n\
+        Content-Length: 2\r\n\r\nhi\
+        GET /ping HTTP/1.0\r\n\r\n";
+    let service = Small::default();
+    let whole = answers(&service, requests, usize::MAX);
+    assert_eq!(whole.matches(" 200 OK").count(), 4, "{whole}");
+    assert_eq!(whole.matches(" 100 Continue").count(), 1, "{whole}");
+    assert_eq!(whole.matches(" 404 Not Found").count(), 1, "{whole}");
+    let expected: [&[u8]; 3] = [b"0123456789", b"a\nb\nc", b"hi"];
+    assert_eq!(service.kept.take(), expected);
+    for at_once in [1, 2, 3, 7, 50, 100] {
+        assert_eq!(answers(&service, requests, at_once), whole, "{at_once}");
+        assert_eq!(service.kept.take(), expected, "{at_once}");
+    }
+}
+
+#[test]
+fn long_bodies_arrive_whole() {
+    let service = Small::default();
+    for length in [8_000, 8_192, 20_000, 300_001, 1 << 20] {
+        let letters = (0..length).map(|i| char::from(b'a' + (i % 23) as u8));
+        let body: String = letters.collect();
+        for at_once in [1_000, 9_000, usize::MAX] {
+            let head = format!("POST /keep HTTP/1.1\r\nHost: x\r\nContent-Length: {length}");
+            let request = format!("{head}\r\n\r\n{body}GET /ping HTTP/1.1\r\nHost: x\r\n\r\n");
+            let answer = answers(&service, &request, at_once);
+            assert_eq!(answer.matches("\n\nOK").count(), 2, "{length} {at_once}");
+            assert!(service.kept.take() == [&body], "{length} {at_once}");
+            let answer = answers(&service, &request[..request.len() - 100], at_once);
+            assert!(answer.contains("500 Internal Server Error"), "{answer}");
+        }
+    }
+}
+
+#[test]
+fn a_connection_moves_between_requests_with_what_was_read_ahead() {
+    let service = Small {
+        moves: true,
+        ..Small::default()
+    };
+    let ping = b"GET /ping HTTP/1.1\r\nHost: x\r\n\r\n";
+    let client = Client {
+        input: [&ping[..], &ping[..], b"GET /pi"].concat(),
+        at_once: usize::MAX,
+        output: Vec::new(),
+    };
+    let mut connection = Connection::new(client, b"");
+    for _ in 0..2 {
+        let served = serve_connection(&mut connection, &"10.0.0.1:5", &service, future::pending());
+        assert_eq!(block_on(served), Served::UntilMoved);
+        let (client, unread) = connection.into_parts();
+        connection = Connection::new(client, &unread);
+    }
+    let (client, unread) = connection.into_parts();
+    assert_eq!(unread, b"GET /pi");
+    let output = String::from_utf8_lossy(&client.output);
+    assert_eq!(output.matches("200 OK").count(), 2);
+}
+
+#[test]
+fn unread_bodies_are_read_or_end_the_connection() {
+    let request = |length: usize| {
+        let body = "x".repeat(length);
+        let ping = "GET /ping HTTP/1.1\nHost: x\n\n";
+        answer(&format!(
+            "POST /note HTTP/1.1\nHost: x\nContent-Length: {length}\n\n{body}{ping}"
+        ))
+    };
+    let both = request(262_143);
+    assert_eq!(both.matches("HTTP/1.1 ").count(), 2, "{both}");
+    assert!(!both.contains("Connection: close"));
+    let one = request(262_144);
+    assert_eq!(one.matches("HTTP/1.1 ").count(), 1, "{one}");
+    assert!(one.contains("Connection: close"));
+}
+
+#[test]
+fn old_malformed_and_long_requests_get_these_answers() {
+    let refused = |status: &str| {
+        format!(
+            "HTTP/1.1 {status}\nContent-Type: text/plain; charset=utf-8\nConnection: close\n\n{status}"
+        )
+    };
+    let malformed = refused("400 Bad Request");
+    assert_eq!(answer("GET /ping HTTP/1.1\nHost: x\n"), malformed);
+    let old = "HTTP/1.0 200 OK\nContent-Length: 2\nContent-Type: text/plain; charset=utf-8\n\
+               Connection: keep-alive\n\nOK";
+    assert_eq!(
+        answer("GET /ping HTTP/1.0\nConnection: keep-alive\n\nnonsense\n"),
+        format!("{old}{malformed}")
+    );
+    assert_eq!(
+        answer("GET //ping HTTP/1.1\nHost: x\n\n"),
+        "HTTP/1.1 301 Moved Permanently\nContent-Type: text/html; charset=utf-8\nLocation: /ping\n\
+         Content-Length: 40\n\n<a href=\"/ping\">Moved Permanently</a>.\n\n"
+    );
+    let start = "GET /ping HTTP/1.1\r\nHost: x\r\nA: ";
+    for (length, status) in [(HEAD_BYTES_MAX, "200"), (HEAD_BYTES_MAX + 1, "431")] {
+        let filler = "b".repeat(length - start.len() - 4);
+        let request = format!("{start}{filler}\r\n\r\n");
+        let answer = answers(&Small::default(), &request, usize::MAX);
+        assert!(
+            answer.starts_with(&format!("HTTP/1.1 {status} ")),
+            "{answer}"
+        );
     }
 }

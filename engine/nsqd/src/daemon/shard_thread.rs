@@ -5,12 +5,13 @@ use super::recovery::StoredTopics;
 use super::scheduler_slice;
 use super::{options, recovery};
 use crate::config::{Config, Rules};
+use crate::http::server;
 use crate::net::address::{Addresses, ListenAddress};
 use crate::net::listener::Listener;
 use crate::reactor::{self, Engine};
 use crate::shard::mail::Inbox;
 use crate::shard::storage::Storage;
-use crate::shard::{Shard, Shared, connection, http_server};
+use crate::shard::{Shard, Shared, connection};
 use core_affinity::CoreId;
 use diskq::DataPath;
 use engine_rules::ShardId;
@@ -116,12 +117,12 @@ impl ShardThread {
             tasks.push(reactor::spawn(connection::serve(shard.clone(), tcp)));
         }
         for http in http {
-            tasks.push(reactor::spawn(http_server::serve(shard.clone(), http)));
+            tasks.push(reactor::spawn(server::serve(shard.clone(), http)));
         }
         tasks.extend(
-            https.zip(shard.shared.tls.clone()).map(|(https, tls)| {
-                reactor::spawn(http_server::serve_tls(shard.clone(), https, tls))
-            }),
+            https
+                .zip(shard.shared.tls.clone())
+                .map(|(https, tls)| reactor::spawn(server::serve_tls(shard.clone(), https, tls))),
         );
         report(&started, Ok(()));
         // The sender is dropped only together with the daemon: both mean the end.

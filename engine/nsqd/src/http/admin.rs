@@ -4,8 +4,8 @@
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
-use super::{AdminError, Broker, CHANNEL_NOT_FOUND, EXITING, TOPIC_NOT_FOUND};
-use engine_rules::{NoUndo, PAUSE_TIME_MAX, Pause, UNDO_TIME_MAX};
+use super::{CHANNEL_NOT_FOUND, EXITING, HttpBroker, TOPIC_NOT_FOUND};
+use engine_rules::{AdminError, NoUndo, PAUSE_TIME_MAX, Pause, Refusal, UNDO_TIME_MAX};
 use http::StatusCode;
 use program::go_value;
 use program::http::{Failure, Query, Reply};
@@ -23,7 +23,7 @@ const CHARS_OF_NAME_MAX: usize = 64;
 
 /// An action of `/topic/*` on a topic, or of `/channel/*` on a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Action {
+pub(crate) enum Action {
     /// Creates the topic or channel; no error if it exists. A channel's topic must exist.
     Create,
     /// Deletes the topic or channel and its data; disconnects the consumers.
@@ -40,7 +40,7 @@ pub enum Action {
 
 /// An [`Action`] with the parameters of its request.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Command {
+pub(super) enum Command {
     /// [`Action::Create`]
     Create,
     /// [`Action::Delete`]
@@ -56,8 +56,8 @@ pub enum Command {
 }
 
 /// Answers `/topic/*`.
-pub(super) async fn change_topic<B: Broker>(
-    broker: &B,
+pub(super) async fn change_topic(
+    broker: &HttpBroker,
     action: Action,
     query: &Query<'_>,
 ) -> Result<Reply, Failure> {
@@ -70,8 +70,8 @@ pub(super) async fn change_topic<B: Broker>(
 }
 
 /// Answers `/channel/*`.
-pub(super) async fn change_channel<B: Broker>(
-    broker: &B,
+pub(super) async fn change_channel(
+    broker: &HttpBroker,
     action: Action,
     query: &Query<'_>,
 ) -> Result<Reply, Failure> {
@@ -80,14 +80,14 @@ pub(super) async fn change_channel<B: Broker>(
     change(broker, topic, channel, Command::from_query(action, query)?).await
 }
 
-async fn change<B: Broker>(
-    broker: &B,
+async fn change(
+    broker: &HttpBroker,
     topic: &str,
     channel: Option<&str>,
     command: Command,
 ) -> Result<Reply, Failure> {
-    let done = broker.administer(topic, channel, command).await;
-    done.map(|()| Reply::text("")).map_err(failure_of)
+    broker.administer(topic, channel, command).await?;
+    Ok(Reply::text(""))
 }
 
 impl Command {
@@ -215,13 +215,22 @@ pub(super) fn failure_of(error: AdminError) -> Failure {
     match error {
         AdminError::TopicNotFound => TOPIC_NOT_FOUND,
         AdminError::ChannelNotFound => CHANNEL_NOT_FOUND,
-        AdminError::Exiting => EXITING,
         AdminError::NoUndo(why) => undo_failure(why),
-        AdminError::Backend(why) => {
-            log_error!("HTTP: request failed - {why}");
-            Failure::INTERNAL
-        }
+        AdminError::SetAside(cause) => internal(&cause),
     }
+}
+
+/// Returns the failure of a request that the broker refuses, as [`failure_of`].
+pub(super) fn failure_of_refusal(refusal: Refusal) -> Failure {
+    match refusal {
+        Refusal::Exiting => EXITING,
+        other => internal(&other.to_string()),
+    }
+}
+
+fn internal(why: &str) -> Failure {
+    log_error!("HTTP: request failed - {why}");
+    Failure::INTERNAL
 }
 
 /// Returns the topic that a query names. `invalid` is the failure for a bad name.

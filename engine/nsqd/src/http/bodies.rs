@@ -12,7 +12,7 @@ use wire::limits::Limits;
 /// Each [`Bodies::iter`] splits the bytes into messages anew: a list of the messages' places would take more memory
 /// than small messages do.
 #[derive(Clone, Debug)]
-pub struct Bodies {
+pub(super) struct Bodies {
     received: Bytes,
     form: Form,
     count: u32,
@@ -32,7 +32,7 @@ enum Form {
 
 impl Bodies {
     /// The body of `/pub`.
-    pub fn one(received: Bytes) -> Bodies {
+    pub(super) fn one(received: Bytes) -> Bodies {
         Bodies {
             body_bytes: received.len() as u64,
             received,
@@ -42,17 +42,17 @@ impl Bodies {
     }
 
     /// Returns how many messages there are.
-    pub fn count(&self) -> u32 {
+    pub(super) fn count(&self) -> u32 {
         self.count
     }
 
     /// The total size of the messages.
-    pub fn body_bytes(&self) -> u64 {
+    pub(super) fn body_bytes(&self) -> u64 {
         self.body_bytes
     }
 
     /// The messages, in order.
-    pub fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
+    pub(super) fn iter(&self) -> impl Iterator<Item = &[u8]> + Clone {
         let received = &self.received[..];
         let one = (self.form == Form::One).then_some(received);
         let lines = (self.form == Form::Lines).then(|| lines(received));

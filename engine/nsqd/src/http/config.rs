@@ -3,7 +3,8 @@
 
 use http::StatusCode;
 
-use super::{Broker, admin};
+use super::{EXITING, HttpBroker};
+use crate::drain::Ending;
 use program::Value;
 use program::http::{Failure, Io, Reply, RequestBody};
 use program::log::{self, Level};
@@ -17,13 +18,13 @@ pub(crate) const LOOKUPD_ADDRESSES: &str = "nsqlookupd_tcp_addresses";
 const DRAIN: &str = "drain";
 
 /// `GET /config/<option>`: the value as it is now.
-pub(super) fn get<B: Broker>(broker: &B, option: &str) -> Result<Reply, Failure> {
+pub(super) fn get(broker: &HttpBroker, option: &str) -> Result<Reply, Failure> {
     if let Some(value) = live_value(broker, option) {
         return Ok(shown(&value));
     }
     let info = broker.info();
     let value = match option {
-        DRAIN => Value::Boolean(broker.is_draining()),
+        DRAIN => Value::Boolean(broker.shared().drain.is_draining()),
         "broadcast_tcp_port" => Value::Integer(info.announced.tcp.into()),
         "broadcast_http_port" => Value::Integer(info.announced.http.into()),
         "statsd_prefix" => Value::Text(info.statsd_prefix.clone()),
@@ -36,11 +37,11 @@ pub(super) fn get<B: Broker>(broker: &B, option: &str) -> Result<Reply, Failure>
 }
 
 /// Returns the value of an option that can change while nsqd runs. `None`: it is another option.
-fn live_value(broker: &impl Broker, key: &str) -> Option<Value> {
+fn live_value(broker: &HttpBroker, key: &str) -> Option<Value> {
     match key {
         LOG_LEVEL => Some(Value::Level(log::level())),
         LOOKUPD_ADDRESSES => {
-            let addresses = broker.lookupd_addresses();
+            let addresses = broker.shared().lookup.addresses();
             Some(addresses.map_or(Value::NoList, Value::List))
         }
         _ => None,
@@ -48,8 +49,8 @@ fn live_value(broker: &impl Broker, key: &str) -> Option<Value> {
 }
 
 /// `PUT /config/<option>`: a new value, until the process ends.
-pub(super) async fn put<B: Broker>(
-    broker: &B,
+pub(super) async fn put(
+    broker: &HttpBroker,
     option: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
@@ -66,12 +67,13 @@ pub(super) async fn put<B: Broker>(
         }
         LOOKUPD_ADDRESSES => {
             let addresses = serde_json::from_slice(&received).map_err(|_| INVALID)?;
-            broker.set_lookupd_addresses(addresses);
+            broker.shared().lookup.set_addresses(addresses);
         }
         DRAIN => {
             let is_draining = serde_json::from_slice(&received).map_err(|_| INVALID)?;
-            let done = broker.set_draining(is_draining).await;
-            done.map_err(admin::failure_of)?;
+            let drain = &broker.shared().drain;
+            let done = drain.set(is_draining, "PUT /config/drain").await;
+            done.map_err(|Ending| EXITING)?;
         }
         _ => {
             // nsqd has the same answer for an unknown option and one that cannot be set.

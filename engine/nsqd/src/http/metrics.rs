@@ -10,7 +10,9 @@
 use std::path::Path;
 use std::task::Context;
 
-use super::{BUSY, Background, Broker, Busy, Info};
+use super::{BUSY, HttpBroker};
+use crate::process::Info;
+use crate::thread_pool::Full;
 use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot};
 use futures_channel::mpsc;
 use futures_lite::StreamExt;
@@ -41,7 +43,7 @@ struct Disk {
 ///
 /// # Errors
 /// 503 if too many long answers are being prepared.
-pub(super) async fn metrics<B: Broker>(broker: &B, query: &Query<'_>) -> Result<Reply, Failure> {
+pub(super) async fn metrics(broker: &HttpBroker, query: &Query<'_>) -> Result<Reply, Failure> {
     let filter = StatsFilter {
         topic: query.get_filter("topic"),
         channel: query.get_filter("channel"),
@@ -54,12 +56,13 @@ pub(super) async fn metrics<B: Broker>(broker: &B, query: &Query<'_>) -> Result<
     if filter.channel.is_some() {
         snapshot.topics.retain(|topic| !topic.channels.is_empty());
     }
+    let shared = broker.shared();
     let mut figures = Figures {
         snapshot,
         shards: broker.shards().await,
         info: broker.info().clone(),
-        is_healthy: broker.health().is_ok(),
-        is_draining: broker.is_draining(),
+        is_healthy: shared.health.get().is_ok(),
+        is_draining: shared.drain.is_draining(),
         disk: None,
     };
     let (sender, mut parts) = mpsc::unbounded();
@@ -73,8 +76,8 @@ pub(super) async fn metrics<B: Broker>(broker: &B, query: &Query<'_>) -> Result<
         families::append(&mut out, &figures);
         out.end();
     };
-    let begun = broker.begin_in_background(Background::Report, render);
-    begun.map_err(|Busy| BUSY)?;
+    let begun = shared.reports.give(0, Box::new(render));
+    begun.map_err(|Full| BUSY)?;
     let first = parts.next().await.ok_or(BUSY)?;
     let poll_next = move |cx: &mut Context<'_>| parts.poll_next(cx);
     Ok(Reply::metrics_as_made(first, poll_next))

@@ -11,16 +11,17 @@ mod question;
 
 use std::time::{Duration, Instant};
 
-use super::{BUSY, Background, Broker, Busy};
-use crate::http::admin::failure_of;
-use answer::Answer;
-use engine_rules::{ColdMessage, PeekBudget, PeekQuestion};
+use super::{BUSY, HttpBroker};
+use crate::thread_pool::Full;
+use answer::{Answer, Taken};
+use engine_rules::{PeekBudget, PeekQuestion};
+use futures_channel::oneshot;
 use http::StatusCode;
 use program::http::{Failure, Query, Reply};
 use question::Wanted;
 
 /// Bytes of a frame that a peek looks at. The rest of a longer body is neither searched nor shown.
-pub(crate) const FRAME_BYTES_MAX: usize = 256 * 1024;
+const FRAME_BYTES_MAX: usize = 256 * 1024;
 
 /// The bounds of the work of one shard in one turn. To copy 256 KiB takes about 30 µs, and to go through 2048 entries
 /// about 15 µs.
@@ -44,18 +45,9 @@ const SHOWN_BYTES_MAX: usize = 4 << 20;
 /// The time after which a request begins no further slice.
 const TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The beginning of a frame ([`FRAME_BYTES_MAX`]), and the length of the whole frame.
-pub type ColdFrame = (Vec<u8>, usize);
-
-/// Reads messages of a segment of a topic from disk. Blocks, so it is for threads beside the shards.
-/// The arguments are the topic, the first message, the number of neighbours, and the bytes of frames to read. The result
-/// ends before the first message that the file does not have whole, or that exceeds the bytes. The first message may exceed
-/// them.
-pub type ColdReader = Box<dyn Fn(&str, &ColdMessage, u32, u32) -> Vec<ColdFrame> + Send>;
-
 /// Answers `/topic/peek`, and `/channel/peek` if `is_of_channel` is true.
-pub(super) async fn peek<B: Broker>(
-    broker: &B,
+pub(super) async fn peek(
+    broker: &HttpBroker,
     is_of_channel: bool,
     query: &Query<'_>,
 ) -> Result<Reply, Failure> {
@@ -68,7 +60,7 @@ pub(super) async fn peek<B: Broker>(
     Ok(answer.into_reply())
 }
 
-async fn search<B: Broker>(broker: &B, wanted: Wanted) -> Result<Answer, Failure> {
+async fn search(broker: &HttpBroker, wanted: Wanted) -> Result<Answer, Failure> {
     let started = Instant::now();
     let mut answer = Answer::new(wanted);
     let mut question = PeekQuestion {
@@ -81,42 +73,25 @@ async fn search<B: Broker>(broker: &B, wanted: Wanted) -> Result<Answer, Failure
     loop {
         question.from = answer.from();
         question.budget = answer.slice_budget(SLICE);
-        let slice = broker.peek(&question).await.map_err(failure_of)?;
-        let mut missing;
-        let take = move |answer: &mut Answer, read: &ColdReader| answer.take_slice(slice, read);
-        (answer, missing) = beside(broker, answer, take).await?;
-        while !missing.is_empty() {
-            // The messages have moved between the look at the log and the read of the file.
-            let seqs = missing.iter().map(|(_, message)| message.seq).collect();
-            let found = broker.peek_again(&question.topic, seqs, SLICE).await;
-            let found = found.map_err(failure_of)?;
-            let rest = missing.split_off(found.len());
-            let take = move |answer: &mut Answer, read: &ColdReader| {
-                answer.take_moved(missing, found, read);
-            };
-            (answer, ()) = beside(broker, answer, take).await?;
-            missing = rest;
-        }
-        if answer.is_full() || answer.next.is_none() || started.elapsed() >= TIME_MAX {
+        let slice = broker.peek(&question).await?;
+        // A thread beside the shards reads and searches the messages.
+        let (sender, receiver) = oneshot::channel();
+        let files = broker.shared().peeks.clone();
+        let take = move || {
+            let outcome = answer.take_slice(slice, &files);
+            // The caller may be gone: an HTTP client that hung up.
+            let _ = sender.send((answer, outcome));
+        };
+        let begun = broker.shared().peek_threads.give(0, Box::new(take));
+        begun.map_err(|Full| BUSY)?;
+        let outcome;
+        (answer, outcome) = receiver.await.map_err(|_| BUSY)?;
+        question.place = answer.next;
+        let is_over = answer.is_full() || answer.next.is_none() || started.elapsed() >= TIME_MAX;
+        if outcome == Taken::Whole && is_over {
             return Ok(answer);
         }
-        question.place = answer.next;
     }
-}
-
-/// Has a part of the answer read and searched beside the shards.
-async fn beside<B: Broker, R: Send + 'static>(
-    broker: &B,
-    mut answer: Answer,
-    act: impl FnOnce(&mut Answer, &ColdReader) -> R + Send + 'static,
-) -> Result<(Answer, R), Failure> {
-    let read = broker.cold_reader();
-    let job = move || {
-        let result = act(&mut answer, &read);
-        (answer, result)
-    };
-    let done = broker.in_background(Background::Peek, job).await;
-    done.map_err(|Busy| BUSY)
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 
 use std::time::Duration;
 
+use diskq::AppendError;
+use engine_rules::Refusal;
+
 use super::bodies::{MpubLimits, split_binary, split_lines};
-use super::{
-    Bodies, Broker, Command, DISK_FULL, DRAINING, EXITING, PublishError, STORAGE_FAILED, admin,
-};
+use super::{Bodies, Command, DISK_FULL, DRAINING, EXITING, HttpBroker, STORAGE_FAILED, admin};
 use program::http::{Failure, Io, Reply, RequestBody, parse_query};
 use program::log::Level;
 use program::{log_repeated, log_warn};
@@ -14,8 +15,8 @@ use wire::origin::{self, Origin};
 const INVALID_TOPIC: Failure = Failure::bad("INVALID_TOPIC");
 
 /// The body is judged before the query, the query before the delay.
-pub(super) async fn publish<B: Broker>(
-    broker: &B,
+pub(super) async fn publish(
+    broker: &HttpBroker,
     raw_query: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
@@ -32,7 +33,7 @@ pub(super) async fn publish<B: Broker>(
     let topic = admin::topic_of(&query, INVALID_TOPIC)?;
     let Some(defer) = parse_defer(query.get("defer"), broker.info().config.req_timeout_max) else {
         // nsqd has created the topic by the time it looks at the delay.
-        create(broker, topic).await?;
+        broker.administer(topic, None, Command::Create).await?;
         return Err(Failure::bad("INVALID_DEFER"));
     };
     let origin = parse_origin(query.get("publisher"), query.get("number"), 1)?;
@@ -41,8 +42,8 @@ pub(super) async fn publish<B: Broker>(
 
 /// Serves `/mpub`. A body that is announced as too large is refused before anything else. Then the query is judged
 /// before the body, and the topic is created whatever the body is.
-pub(super) async fn publish_many<B: Broker>(
-    broker: &B,
+pub(super) async fn publish_many(
+    broker: &HttpBroker,
     raw_query: &str,
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
@@ -73,19 +74,14 @@ pub(super) async fn publish_many<B: Broker>(
             hand_over(broker, topic, bodies, None, origin).await
         }
         nothing_to_publish => {
-            create(broker, topic).await?;
+            broker.administer(topic, None, Command::Create).await?;
             nothing_to_publish.map(|_| Reply::text("OK"))
         }
     }
 }
 
-async fn create<B: Broker>(broker: &B, topic: &str) -> Result<(), Failure> {
-    let created = broker.administer(topic, None, Command::Create).await;
-    created.map_err(admin::failure_of)
-}
-
-async fn hand_over<B: Broker>(
-    broker: &B,
+async fn hand_over(
+    broker: &HttpBroker,
     topic: &str,
     bodies: Bodies,
     defer: Option<Duration>,
@@ -93,23 +89,23 @@ async fn hand_over<B: Broker>(
 ) -> Result<Reply, Failure> {
     match broker.publish(topic, bodies, defer, origin).await {
         Ok(()) => Ok(Reply::text("OK")),
-        Err(PublishError::Exiting) => Err(EXITING),
-        Err(PublishError::Draining) => Err(DRAINING),
-        Err(PublishError::DiskFull(why)) => Err(refused(topic, DISK_FULL, why)),
-        Err(PublishError::Backend(why)) => Err(refused(topic, STORAGE_FAILED, why)),
+        Err(Refusal::Exiting) => Err(EXITING),
+        Err(Refusal::Draining) => Err(DRAINING),
+        Err(full @ Refusal::Log(AppendError::Full(_))) => Err(refused(topic, DISK_FULL, &full)),
+        Err(other) => Err(refused(topic, STORAGE_FAILED, &other)),
     }
 }
 
 /// Returns the failure of a publish that the topic refuses. In nsqd, this answer is the same as the one of a process that ends. The log
 /// has an ERROR from the moment when the topic began to refuse, so there are few lines about the single publishes.
-fn refused(topic: &str, failure: Failure, why: String) -> Failure {
+fn refused(topic: &str, failure: Failure, why: &Refusal) -> Failure {
     let cause = "a publish is refused".to_owned();
     log_repeated!(
         Level::Warn,
         cause,
         "TOPIC({topic}): a publish is refused - {why}"
     );
-    failure.because(why)
+    failure.because(why.to_string())
 }
 
 /// Parses the publisher of `count` messages and the number of the first message. Both must be given, or neither.

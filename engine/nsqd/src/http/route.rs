@@ -5,7 +5,7 @@ use program::http::Route;
 
 /// The purpose of a routed request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Endpoint {
+pub(crate) enum Endpoint {
     Ping,
     Ready,
     Info,

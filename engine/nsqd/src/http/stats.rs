@@ -5,7 +5,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use engine_rules::stats::{MemoryStats, StatsFilter, StatsSnapshot};
 use http::StatusCode;
 
-use super::{Broker, Info, health_text};
+use super::{HttpBroker, health_text};
+use crate::process::Info;
 use program::http::{Query, Reply};
 use program::version::{NSQ_VERSION, RINGQ_VERSION};
 use wire::go_json::to_string;
@@ -49,7 +50,7 @@ struct View<'a> {
     is_topic_unknown: bool,
 }
 
-pub(super) async fn stats<B: Broker>(broker: &B, wanted: Wanted) -> Reply {
+pub(super) async fn stats(broker: &HttpBroker, wanted: Wanted) -> Reply {
     let mut snapshot = broker.stats(&wanted.filter).await;
     snapshot.sort();
     let is_topic_unknown = wanted.filter.topic.is_some() && snapshot.topics.is_empty();
@@ -60,11 +61,11 @@ pub(super) async fn stats<B: Broker>(broker: &B, wanted: Wanted) -> Reply {
         snapshot.producers.clear();
     }
     show_one_pub_count(&mut snapshot, &wanted.filter);
-    let health = health_text(&broker.health());
+    let health = health_text(&broker.shared().health.get());
     let view = View {
         info: broker.info(),
         health,
-        is_draining: broker.is_draining(),
+        is_draining: broker.shared().drain.is_draining(),
         snapshot,
         wanted,
         is_topic_unknown,
@@ -107,7 +108,7 @@ impl View<'_> {
 }
 
 /// Returns the names of all topics, sorted, in the form of nsqlookupd's `/topics`.
-pub(super) async fn topics<B: Broker>(broker: &B) -> Reply {
+pub(super) async fn topics(broker: &HttpBroker) -> Reply {
     let mut names = broker.topic_names().await;
     names.sort_unstable();
     Reply::json(StatusCode::OK, to_string(&json_object! { topics: names }))
@@ -158,3 +159,6 @@ pub(crate) fn memory_fields(memory: &MemoryStats) -> [(&'static str, u64); 9] {
         ("gc_total_runs", memory.gc_total_runs),
     ]
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,6 @@
 //! bound of its own: a connection has at most `FORWARDED_BYTES_MAX` on the way, a log a handful of
 //! jobs, and an HTTP connection one call.
 
-use crate::net::address::Peer;
 use crate::net::transport::MovingTransport;
 use crate::reactor;
 use crate::shard::Shard;
@@ -30,9 +29,7 @@ pub(crate) enum Mail {
     DiskFull,
     /// A connection that moves in.
     Connection(Box<Moving>),
-    /// An HTTP connection that moves in.
-    HttpConnection(Box<MovingHttp>),
-    /// A function to be run on the receiving shard, for HTTP requests, auth answers and nsqlookupd.
+    /// A function to be run on the receiving shard, for HTTP, auth answers and nsqlookupd.
     Call(Call),
 }
 
@@ -42,13 +39,6 @@ pub(crate) struct Moving {
     pub(super) transport: MovingTransport,
     pub(super) input: Vec<u8>,
     pub(super) input_ended: bool,
-}
-
-/// An HTTP connection on its way to another shard, between two requests.
-pub(crate) struct MovingHttp {
-    pub(super) transport: MovingTransport,
-    pub(super) unread: Vec<u8>,
-    pub(super) peer: Peer,
 }
 
 /// A function that one shard has another shard run.

@@ -75,20 +75,10 @@ impl<'a> From<&'a HeaderMap> for PageMarks<'a> {
 /// Returns true if the origin, such as `https://h:1`, has this host and port. The scheme is that of the proxy in front,
 /// which the server may not know.
 fn is_origin_of(origin: &[u8], host: &[u8]) -> bool {
-    let (authority, scheme_port) = match origin {
-        [b'h', b't', b't', b'p', b':', b'/', b'/', authority @ ..] => (authority, &b":80"[..]),
-        [
-            b'h',
-            b't',
-            b't',
-            b'p',
-            b's',
-            b':',
-            b'/',
-            b'/',
-            authority @ ..,
-        ] => (authority, &b":443"[..]),
-        _ => return false,
+    let http = origin.strip_prefix(b"http://").map(|it| (it, &b":80"[..]));
+    let https = || Some((origin.strip_prefix(b"https://")?, &b":443"[..]));
+    let Some((authority, scheme_port)) = http.or_else(https) else {
+        return false;
     };
     let without_port = |text: &'_ [u8]| text.strip_suffix(scheme_port).unwrap_or(text).len();
     let (authority, host) = (

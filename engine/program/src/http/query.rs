@@ -109,11 +109,8 @@ pub(super) fn percent_decode(text: &[u8]) -> Result<Cow<'_, [u8]>, String> {
 }
 
 fn hex_value(digit: u8) -> u8 {
-    match digit {
-        b'0'..=b'9' => digit - b'0',
-        b'a'..=b'f' => digit - b'a' + 10,
-        _ => digit - b'A' + 10,
-    }
+    let value = char::from(digit).to_digit(16);
+    value.expect("it is a hexadecimal digit") as u8
 }
 
 #[cfg(test)]

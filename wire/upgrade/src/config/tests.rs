@@ -146,10 +146,11 @@ fn shake_hands(
     Ok(())
 }
 
-fn expect(results: &[(&str, Result<(), String>, &str)]) {
+/// Compares results with the parts of their errors that are expected. An empty part expects success.
+fn expect(results: impl IntoIterator<Item = (String, Result<(), String>, &'static str)>) {
     let mut wrong = String::new();
     for (case, result, expected) in results {
-        let is_expected = match result {
+        let is_expected = match &result {
             Ok(()) => expected.is_empty(),
             Err(why) => !expected.is_empty() && why.contains(expected),
         };
@@ -158,6 +159,28 @@ fn expect(results: &[(&str, Result<(), String>, &str)]) {
         }
     }
     assert!(wrong.is_empty(), "{wrong}");
+}
+
+impl Openssl {
+    /// Shakes hands with servers: each row has the certificate, the root, the name, and the expected error.
+    fn expect_servers(&self, rows: &[(&str, &str, &str, &'static str)]) {
+        expect(rows.iter().map(|(server, root, host, error)| {
+            let result = self.trusted_server(server, root, host);
+            (
+                format!("server {server}, root {root}, {host}"),
+                result,
+                *error,
+            )
+        }));
+    }
+
+    /// Shakes hands with clients: each row has the certificate, the root, and the expected error.
+    fn expect_clients(&self, rows: &[(&str, &str, &'static str)]) {
+        expect(rows.iter().map(|(client, root, error)| {
+            let result = self.client_of(client, ClientTrust::SignedBy(self.roots(root)));
+            (format!("client {client}, root {root}"), result, *error)
+        }));
+    }
 }
 
 /// The smallest set-up of all has one certificate, which signs itself. Go takes a certificate that is among the roots.
@@ -175,50 +198,26 @@ fn a_certificate_may_be_its_own_root() {
     openssl.root("for-clients", "clients", P256, &for_clients);
     openssl.root("critical", "critical", P256, &critical);
     openssl.root("old", "own", &["rsa:2048", "-sha1"], &authority);
-    let server = |server, roots, host| openssl.trusted_server(server, roots, host);
-    let client =
-        |client, roots| openssl.client_of(client, ClientTrust::SignedBy(openssl.roots(roots)));
-    expect(&[
-        ("own root", server("ca", "ca", "127.0.0.1"), ""),
-        ("own root by name", server("ca", "ca", "localhost"), ""),
-        ("no authority", server("leaf", "leaf", "localhost"), ""),
-        ("an old signature", server("old", "old", "localhost"), ""),
+    openssl.expect_servers(&[
+        ("ca", "ca", "127.0.0.1", ""),
+        ("ca", "ca", "localhost", ""),
+        ("leaf", "leaf", "localhost", ""),
+        ("old", "old", "localhost", ""),
+        ("ca", "ca", "other.host", "not valid for name"),
+        ("namesake", "ca", "localhost", "BadSignature"),
+        ("ca", "leaf", "localhost", "UnknownIssuer"),
+        ("for-clients", "for-clients", "localhost", "InvalidPurpose"),
         (
-            "another name",
-            server("ca", "ca", "other.host"),
-            "not valid for name",
-        ),
-        (
-            "another key",
-            server("namesake", "ca", "localhost"),
-            "BadSignature",
-        ),
-        (
-            "no root",
-            server("ca", "leaf", "localhost"),
-            "UnknownIssuer",
-        ),
-        (
-            "not for servers",
-            server("for-clients", "for-clients", "localhost"),
-            "InvalidPurpose",
-        ),
-        (
-            "an unknown critical extension",
-            server("critical", "critical", "localhost"),
+            "critical",
+            "critical",
+            "localhost",
             "UnhandledCriticalExtension",
         ),
-        ("client", client("ca", "ca"), ""),
-        (
-            "client for clients",
-            client("for-clients", "for-clients"),
-            "",
-        ),
-        (
-            "client with another key",
-            client("namesake", "ca"),
-            "BadSignature",
-        ),
+    ]);
+    openssl.expect_clients(&[
+        ("ca", "ca", ""),
+        ("for-clients", "for-clients", ""),
+        ("namesake", "ca", "BadSignature"),
     ]);
 }
 
@@ -230,14 +229,10 @@ fn certificates_of_version_1_and_of_authorities_are_taken() {
         return;
     };
     let authority = format!("{NAMES}basicConstraints=critical,CA:TRUE\n");
+    let narrow = "basicConstraints=critical,CA:TRUE\nnameConstraints=permitted;DNS:a\n";
     openssl.root("ca", "authority", P256, &authority);
     openssl.root("namesake", "authority", P256, &authority);
-    openssl.root(
-        "narrow",
-        "narrow",
-        P256,
-        "basicConstraints=critical,CA:TRUE\nnameConstraints=permitted;DNS:a\n",
-    );
+    openssl.root("narrow", "narrow", P256, narrow);
     openssl.signed("v1", "ca", &["rsa:2048"], "");
     openssl.signed("v1-narrow", "narrow", P256, "");
     openssl.signed("sub", "ca", P256, &authority);
@@ -249,48 +244,25 @@ fn certificates_of_version_1_and_of_authorities_are_taken() {
 
     let server = openssl.server("v1", ClientTrust::Everybody);
     let server = server.expect("version 1 is usable");
-    let careless = openssl.client(None, None);
-    let careful = openssl.client(Some("ca"), None);
-    let any = |client| openssl.client_of(client, ClientTrust::AnyCertificate);
-    let signed =
-        |client, roots| openssl.client_of(client, ClientTrust::SignedBy(openssl.roots(roots)));
-    expect(&[
-        ("server", shake_hands(&server, &careless, "127.0.0.1"), ""),
+    let careless = shake_hands(&server, &openssl.client(None, None), "127.0.0.1");
+    let any_client = openssl.client_of("v1", ClientTrust::AnyCertificate);
+    expect([
+        ("a server that is not judged".to_owned(), careless, ""),
+        ("any client".to_owned(), any_client, ""),
+    ]);
+    openssl.expect_servers(&[
         // Go takes names from the extension only, too.
-        (
-            "its name",
-            shake_hands(&server, &careful, "v1"),
-            "not valid for name",
-        ),
-        ("any client", any("v1"), ""),
-        ("signed client", signed("v1", "ca"), ""),
-        (
-            "signed by another",
-            signed("v1", "namesake"),
-            "BadSignature",
-        ),
-        ("unknown issuer", signed("v1", "narrow"), "UnknownIssuer"),
-        (
-            "constrained",
-            signed("v1-narrow", "narrow"),
-            "name constraints",
-        ),
-        (
-            "authority, server",
-            openssl.trusted_server("sub", "ca", "localhost"),
-            "",
-        ),
-        ("authority, client", signed("sub", "ca"), ""),
-        (
-            "authority by key",
-            openssl.trusted_server("sub", "namesake", "localhost"),
-            "BadSignature",
-        ),
-        (
-            "issuer is no root",
-            signed("sub-sub", "ca"),
-            "UnknownIssuer",
-        ),
+        ("v1", "ca", "v1", "not valid for name"),
+        ("sub", "ca", "localhost", ""),
+        ("sub", "namesake", "localhost", "BadSignature"),
+    ]);
+    openssl.expect_clients(&[
+        ("v1", "ca", ""),
+        ("v1", "namesake", "BadSignature"),
+        ("v1", "narrow", "UnknownIssuer"),
+        ("v1-narrow", "narrow", "name constraints"),
+        ("sub", "ca", ""),
+        ("sub-sub", "ca", "UnknownIssuer"),
     ]);
 }
 
@@ -306,26 +278,17 @@ fn keys_of_go_s_curves_and_lengths_are_taken() {
         ("ed25519", &["ed25519"]),
         ("long", &["rsa:5120"]),
     ] {
-        openssl.root(
-            "ca",
-            "ca",
-            key,
-            &format!("{NAMES}basicConstraints=critical,CA:TRUE\n"),
-        );
+        let authority = format!("{NAMES}basicConstraints=critical,CA:TRUE\n");
+        openssl.root("ca", "ca", key, &authority);
         openssl.signed(name, "ca", key, NAMES);
         openssl.signed("v1", "ca", key, "");
-        let signed = |client| openssl.client_of(client, ClientTrust::SignedBy(openssl.roots("ca")));
-        expect(&[
-            (name, openssl.trusted_server(name, "ca", "localhost"), ""),
-            (name, signed(name), ""),
-            (name, signed("v1"), ""),
-        ]);
+        openssl.expect_servers(&[(name, "ca", "localhost", "")]);
+        openssl.expect_clients(&[(name, "ca", ""), ("v1", "ca", "")]);
     }
     // A hash that is longer than the curve.
     openssl.root("ca", "ca", P256, "basicConstraints=critical,CA:TRUE\n");
     openssl.signed("sha512", "ca", &[P256, &["-sha512"]].concat(), NAMES);
-    let result = openssl.trusted_server("sha512", "ca", "localhost");
-    expect(&[("SHA-512", result, "")]);
+    openssl.expect_servers(&[("sha512", "ca", "localhost", "")]);
 }
 
 /// Returns the text of an error without the directory.
@@ -345,33 +308,17 @@ fn an_unusable_key_is_named_with_its_fault() {
     let Some(openssl) = Openssl::new() else {
         return;
     };
-    openssl.root(
-        "ca",
-        "authority",
-        P256,
-        &format!("{NAMES}basicConstraints=CA:TRUE\n"),
-    );
+    let authority = "basicConstraints=CA:TRUE\n";
+    openssl.root("ca", "authority", P256, &format!("{NAMES}{authority}"));
     openssl.root("small", "small", &["rsa:1024"], NAMES);
-    openssl.root(
-        "small-ca",
-        "small-ca",
-        &["rsa:1024"],
-        "basicConstraints=CA:TRUE\n",
-    );
+    openssl.root("small-ca", "small-ca", &["rsa:1024"], authority);
     openssl.signed("of-small", "small-ca", P256, NAMES);
-    openssl.run(&[
-        "pkcs8",
-        "-topk8",
-        "-in",
-        "ca.key",
-        "-out",
-        "pkcs8.key",
-        "-passout",
-        "pass:x",
-    ]);
-    openssl.run(&[
-        "ec", "-in", "ca.key", "-aes128", "-out", "ec.key", "-passout", "pass:x",
-    ]);
+    for command in [
+        "pkcs8 -topk8 -in ca.key -out pkcs8.key -passout pass:x",
+        "ec -in ca.key -aes128 -out ec.key -passout pass:x",
+    ] {
+        openssl.run(&command.split(' ').collect::<Vec<_>>());
+    }
     for key in ["pkcs8.key", "ec.key"] {
         assert_eq!(
             error_of(&openssl, "ca.pem", key),
@@ -406,11 +353,6 @@ fn an_unusable_key_is_named_with_its_fault() {
         error_of(&openssl, "small.pem", "ca.key"),
         "tls: private key does not match public key"
     );
-    let signed = |roots| ClientTrust::SignedBy(openssl.roots(roots));
     let too_small = "has an RSA key of 1024 bits, and at least 2048 are needed";
-    expect(&[(
-        "an authority's key",
-        openssl.client_of("of-small", signed("small-ca")),
-        too_small,
-    )]);
+    openssl.expect_clients(&[("of-small", "small-ca", too_small)]);
 }

@@ -1,11 +1,10 @@
 //! The answer of a peek while it is put together, and its JSON.
 
 use super::question::{Wanted, shown_place};
-use super::{
-    ColdFrame, ColdReader, READ_BYTES_MAX, SCANNED_BYTES_MAX, SCANNED_MAX, SHOWN_BYTES_MAX,
-};
+use super::{FRAME_BYTES_MAX, READ_BYTES_MAX, SCANNED_BYTES_MAX, SCANNED_MAX, SHOWN_BYTES_MAX};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use diskq::{Keeper, OsFiles, Reply as KeeperReply};
 use engine_rules::{
     ColdMessage, LogEnd, PeekBudget, PeekFrom, PeekPlace, PeekSlice, PeekState, PeekedFrame,
     PeekedMessage, Seq,
@@ -37,13 +36,25 @@ pub(super) struct Answer {
     shown_bytes: usize,
     /// True if the last slice was longer than the limit or the budget.
     is_cut: bool,
+    /// The message that could not be read last. It may have moved between the look at the log and the read of the file.
+    unread: Option<Seq>,
 }
+
+/// The part of a slice that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Taken {
+    /// Everything that fits.
+    Whole,
+    /// The messages before one that could not be read. The next slice shows where that message is now.
+    UpToUnread,
+}
+
+/// The beginning of a frame ([`FRAME_BYTES_MAX`]), and the length of the whole frame.
+type ColdFrame = (Vec<u8>, usize);
 
 /// A message that is shown.
 #[derive(Debug)]
 struct Shown {
-    /// Its number among the messages that were gone through.
-    number: u64,
     message: PeekedMessage,
     /// `None`: the message is damaged.
     frame: Option<ColdFrame>,
@@ -57,9 +68,6 @@ impl Shown {
     }
 }
 
-/// A message that was not where the shard had seen it, and its number.
-pub(super) type Missing = (u64, PeekedMessage);
-
 impl Answer {
     pub(super) fn new(wanted: Wanted) -> Answer {
         Answer {
@@ -71,6 +79,7 @@ impl Answer {
             scanned_bytes: 0,
             shown_bytes: 0,
             is_cut: false,
+            unread: None,
         }
     }
 
@@ -119,88 +128,47 @@ impl Answer {
             || self.scanned_bytes >= SCANNED_BYTES_MAX
     }
 
-    /// Takes the messages of a slice that fit. Reads from disk what is not in memory, up to [`READ_BYTES_MAX`]. Returns the
-    /// messages that could not be read.
-    pub(super) fn take_slice(&mut self, slice: PeekSlice, read: &ColdReader) -> Vec<Missing> {
+    /// Takes the messages of a slice that fit. Reads from disk what is not in memory, up to [`READ_BYTES_MAX`]. A message that
+    /// is on disk and cannot be read twice is damaged.
+    pub(super) fn take_slice(&mut self, slice: PeekSlice, files: &Keeper<OsFiles>) -> Taken {
         let bytes_left = SCANNED_BYTES_MAX.saturating_sub(self.scanned_bytes);
         let bytes_max = READ_BYTES_MAX.min(u32::try_from(bytes_left).unwrap_or(u32::MAX));
-        let mut cold = read_cold(&self.wanted.topic, &slice, bytes_max, read);
-        let mut missing = Vec::new();
-        let mut behind = self.next;
+        let mut cold = read_cold(&self.wanted.topic, &slice, bytes_max, files);
         self.log_end = self.log_end.or(slice.log_end);
-        let is_limited = !self.seeks_best();
         for mut message in slice.messages {
-            // A message that could not be read may still be shown, and takes its place.
-            let count = self.shown.len() + missing.len();
-            if self.is_full() || is_limited && count >= self.wanted.limit {
+            if self.is_full() {
                 self.is_cut = true;
-                self.next = behind;
-                return missing;
+                return Taken::Whole;
             }
-            let is_cold = matches!(message.frame, PeekedFrame::Cold(_));
-            let read = cold.remove(&message.seq);
-            if is_cold && read.is_none() {
-                // The next slice begins with the first message that was not read.
-                self.next = behind;
-                return missing;
-            }
-            self.scanned += 1;
-            behind = Some(message.next);
-            match std::mem::replace(&mut message.frame, PeekedFrame::Gone) {
+            let frame = match std::mem::replace(&mut message.frame, PeekedFrame::Gone) {
                 PeekedFrame::Copied(frame, length) => {
                     self.scanned_bytes += frame.len() as u64;
-                    self.take(self.scanned, message, Some((frame, length)));
+                    Some(Some((frame, length)))
                 }
-                PeekedFrame::Damaged => self.take(self.scanned, message, None),
-                PeekedFrame::Gone => {}
-                PeekedFrame::Cold(_) => match read.flatten() {
-                    Some((frame, length)) => {
-                        self.scanned_bytes += length as u64;
-                        self.take(self.scanned, message, Some((frame, length)));
+                PeekedFrame::Damaged => Some(None),
+                PeekedFrame::Gone => None,
+                PeekedFrame::Cold(_) => match cold.remove(&message.seq) {
+                    // The next slice begins with the first message that was not read.
+                    None => return Taken::Whole,
+                    Some(None) if self.unread != Some(message.seq) => {
+                        self.unread = Some(message.seq);
+                        return Taken::UpToUnread;
                     }
-                    None => missing.push((self.scanned, message)),
+                    Some(frame) => {
+                        self.scanned_bytes += frame.as_ref().map_or(0, |(_, bytes)| *bytes as u64);
+                        Some(frame)
+                    }
                 },
+            };
+            self.scanned += 1;
+            self.next = Some(message.next);
+            if let Some(frame) = frame {
+                self.take(message, frame);
             }
         }
         self.scanned += slice.passed;
         self.next = slice.next;
-        missing
-    }
-
-    /// Takes messages that have moved, from where they are now. A message that is on disk and still cannot be read is
-    /// damaged.
-    pub(super) fn take_moved(
-        &mut self,
-        missing: Vec<Missing>,
-        found: Vec<PeekedFrame>,
-        read: &ColdReader,
-    ) {
-        for ((number, message), found) in missing.into_iter().zip(found) {
-            match found {
-                PeekedFrame::Copied(frame, length) => {
-                    self.scanned_bytes += frame.len() as u64;
-                    self.take(number, message, Some((frame, length)));
-                }
-                PeekedFrame::Damaged => self.take(number, message, None),
-                PeekedFrame::Gone => {}
-                PeekedFrame::Cold(cold) => {
-                    let frame = read(&self.wanted.topic, &cold, 1, READ_BYTES_MAX).pop();
-                    self.scanned_bytes += frame.as_ref().map_or(0, |(_, length)| *length as u64);
-                    self.take(number, message, frame);
-                }
-            }
-        }
-        self.sort();
-    }
-
-    /// Brings the messages into the order of the list, or of the attempts.
-    fn sort(&mut self) {
-        if self.seeks_best() {
-            let key = |shown: &Shown| (Reverse(shown.message.attempts), shown.number);
-            self.shown.sort_by_key(key);
-        } else {
-            self.shown.sort_by_key(|shown| shown.number)
-        }
+        Taken::Whole
     }
 
     /// Takes one of the messages with the most attempts. A message that has gone from list to list during the search
@@ -209,7 +177,8 @@ impl Answer {
         let seq = shown.message.seq;
         self.shown.retain(|other| other.message.seq != seq);
         self.shown.push(shown);
-        self.sort();
+        self.shown
+            .sort_by_key(|shown| Reverse(shown.message.attempts));
         let (mut count, mut bytes) = (0, 0);
         for shown in self.shown.iter().take(self.wanted.limit) {
             if bytes >= SHOWN_BYTES_MAX {
@@ -222,7 +191,7 @@ impl Answer {
         self.shown_bytes = bytes;
     }
 
-    fn take(&mut self, number: u64, message: PeekedMessage, frame: Option<ColdFrame>) {
+    fn take(&mut self, message: PeekedMessage, frame: Option<ColdFrame>) {
         let body = frame
             .as_ref()
             .and_then(|(frame, _)| frame.get(HEADER_BYTES..));
@@ -240,11 +209,7 @@ impl Answer {
             frame.shrink_to_fit();
             (frame, length)
         });
-        let shown = Shown {
-            number,
-            message,
-            frame,
-        };
+        let shown = Shown { message, frame };
         if self.seeks_best() {
             return self.take_best(shown);
         }
@@ -304,7 +269,7 @@ fn read_cold(
     topic: &str,
     slice: &PeekSlice,
     bytes_max: u32,
-    read: &ColdReader,
+    files: &Keeper<OsFiles>,
 ) -> HashMap<Seq, Option<ColdFrame>> {
     let places = slice.messages.iter().filter_map(|it| match it.frame {
         PeekedFrame::Cold(cold) => Some((it.seq, cold)),
@@ -330,7 +295,7 @@ fn read_cold(
             let mut together = neighbours[..neighbours.len().min(together_max)].to_vec();
             together.sort_by_key(|(_, cold)| cold.index);
             let (first, count) = (&together[0], together.len());
-            let found = read(topic, &first.1, count as u32, bytes_left as u32);
+            let found = read_neighbours(files, topic, &first.1, count as u32, bytes_left as u32);
             if found.is_empty() && count == 1 {
                 frames.insert(first.0, None);
                 return frames;
@@ -347,6 +312,36 @@ fn read_cold(
             }
         }
     }
+    frames
+}
+
+/// Reads messages of a segment from disk: `first` and its neighbours, `count` together. The result ends before the first
+/// message that the file does not have whole, or that exceeds the bytes. The first message may exceed them. A file that
+/// was used again in the meantime has another head, so none of its messages is whole.
+fn read_neighbours(
+    files: &Keeper<OsFiles>,
+    topic: &str,
+    first: &ColdMessage,
+    count: u32,
+    bytes_max: u32,
+) -> Vec<ColdFrame> {
+    let request = first.read_request(count, bytes_max);
+    let Some(KeeperReply::Peeked {
+        piece: Some(piece), ..
+    }) = files.handle(topic, request)
+    else {
+        return Vec::new();
+    };
+    let bytes = piece.memory.as_ref();
+    let indices = first.index..first.index + piece.seqs.len() as u32;
+    let frames = indices.map_while(|index| {
+        let slot = diskq::segment::slot_at(bytes, first.head.slots, index)?;
+        let frame = bytes.get(slot.start as usize..slot.end as usize)?;
+        let shown = &frame[..frame.len().min(FRAME_BYTES_MAX)];
+        Some((shown.to_vec(), frame.len()))
+    });
+    let frames = frames.collect();
+    files.free(piece.memory);
     frames
 }
 

@@ -53,14 +53,28 @@ async fn busy(listener: &Listener, address: SocketAddr) -> (Stream, TcpStream, u
         peer.write_all(&bytes_at(place, 10)).expect("connected");
         while read(&stream, place, 100).await < 10 {}
         place += 10;
-        let waits = future::poll_fn(|cx| stream.poll_read(cx, &mut [0; 100]));
-        assert!(future::poll_once(waits).await.is_none());
+        expect_nothing(&stream).await;
     }
     (stream, peer, place)
 }
 
+/// Checks that there is nothing to read now.
+async fn expect_nothing(stream: &Stream) {
+    let reads = future::poll_fn(|cx| stream.poll_read(cx, &mut [0; 100]));
+    assert!(future::poll_once(reads).await.is_none());
+}
+
 fn is_ring(engine: Engine) -> bool {
     engine.is_io_uring()
+}
+
+/// Runs a test with a stream that has had many small requests, its peer, and the number of bytes so far, on each engine.
+fn with_busy_stream<F: Future<Output = ()> + 'static>(test: fn(Stream, TcpStream, usize) -> F) {
+    on_every_engine(move |_| async move {
+        let (listener, address) = listener();
+        let (stream, peer, place) = busy(&listener, address).await;
+        test(stream, peer, place).await;
+    });
 }
 
 /// Runs a test on each engine that this machine lets run, and tells the test which one it is. Runs it also on a ring that
@@ -84,9 +98,7 @@ fn on_every_engine<F: Future<Output = ()> + 'static>(test: impl Fn(Engine) -> F)
 
 #[test]
 fn requests_of_all_sizes_come_whole_and_in_order() {
-    on_every_engine(|_| async {
-        let (listener, address) = listener();
-        let (stream, mut peer, start) = busy(&listener, address).await;
+    with_busy_stream(|stream, mut peer, start| async move {
         assert_eq!(stream.source().is_received(), receives());
         let writer = thread::spawn(move || {
             let (mut draws, mut place) = (Draws(1), start);
@@ -120,9 +132,7 @@ fn requests_of_all_sizes_come_whole_and_in_order() {
 
 #[test]
 fn a_stream_that_moves_while_it_receives_loses_and_doubles_nothing() {
-    on_every_engine(|_| async {
-        let (listener, address) = listener();
-        let (mut stream, mut peer, start) = busy(&listener, address).await;
+    with_busy_stream(|mut stream, mut peer, start| async move {
         let writer = thread::spawn(move || {
             let (mut draws, mut place) = (Draws(3), start);
             for round in 0..12_000 {
@@ -244,9 +254,7 @@ fn streams_that_are_read_late_leave_buffers_to_the_others() {
 
 #[test]
 fn a_stream_that_nobody_reads_holds_its_peer_back() {
-    on_every_engine(|_| async {
-        let (listener, address) = listener();
-        let (stream, mut peer, start) = busy(&listener, address).await;
+    with_busy_stream(|stream, mut peer, start| async move {
         peer.set_nonblocking(true).expect("a socket");
         let mut end = start;
         let mut waits = 0;
@@ -273,9 +281,7 @@ fn a_stream_that_nobody_reads_holds_its_peer_back() {
 
 #[test]
 fn a_stream_that_is_held_back_keeps_its_input_and_goes_on() {
-    on_every_engine(|_| async {
-        let (listener, address) = listener();
-        let (stream, mut peer, mut place) = busy(&listener, address).await;
+    with_busy_stream(|stream, mut peer, mut place| async move {
         let end = place + 300;
         for at in 0..3 {
             peer.write_all(&bytes_at(place + 100 * at, 100))
@@ -315,8 +321,7 @@ fn a_stream_that_ends_at_once_takes_nothing_from_the_next_one_with_its_number() 
                 peer.write_all(&bytes_at(place, 10)).expect("connected");
                 while read(&stream, place, 100).await < 10 {}
                 place += 10;
-                let waits = future::poll_fn(|cx| stream.poll_read(cx, &mut [0; 100]));
-                assert!(future::poll_once(waits).await.is_none());
+                expect_nothing(&stream).await;
             }
             // The request of the ring is queued. From here on nothing is awaited.
             assert_eq!(stream.source().is_received(), receives());
@@ -356,8 +361,7 @@ fn the_end_of_a_unix_socket_comes_right_behind_its_input() {
         for _ in 0..100 {
             peer.write_all(&bytes_at(place, 10)).expect("connected");
             place += read(&stream, place, 100).await;
-            let waits = future::poll_fn(|cx| stream.poll_read(cx, &mut [0; 100]));
-            assert!(future::poll_once(waits).await.is_none());
+            expect_nothing(&stream).await;
         }
         assert_eq!(stream.source().is_received(), receives());
         peer.write_all(&bytes_at(place, 10)).expect("connected");
@@ -370,9 +374,7 @@ fn the_end_of_a_unix_socket_comes_right_behind_its_input() {
 /// Some kernels do not tell a ring of a reset that comes right behind input.
 #[test]
 fn a_reset_comes_right_behind_the_input() {
-    on_every_engine(|_| async {
-        let (listener, address) = listener();
-        let (stream, mut peer, place) = busy(&listener, address).await;
+    with_busy_stream(|stream, mut peer, place| async move {
         assert_eq!(stream.source().is_received(), receives());
         peer.write_all(&bytes_at(place, 10)).expect("connected");
         let linger = socket2::SockRef::from(&peer).set_linger(Some(Duration::ZERO));
@@ -393,9 +395,7 @@ fn a_reset_comes_right_behind_the_input() {
 
 #[test]
 fn a_stream_that_gathers_is_not_woken_by_each_packet() {
-    on_every_engine(|_| async {
-        let (listener, address) = listener();
-        let (stream, mut peer, mut place) = busy(&listener, address).await;
+    with_busy_stream(|stream, mut peer, mut place| async move {
         assert_eq!(stream.source().is_received(), receives());
         stream.source().let_gather();
         for _ in 0..3 {
@@ -421,8 +421,7 @@ fn a_stream_that_is_polled_after_its_receiving_is_closed_when_it_ends() {
             reactor::send_staged(|sent| assert_eq!(sent.result.expect("connected"), Some(1)));
         }
         for _ in 0..2 {
-            let waits = future::poll_fn(|cx| stream.poll_read(cx, &mut [0; 100]));
-            assert!(future::poll_once(waits).await.is_none());
+            expect_nothing(&stream).await;
             reactor::sleep(Duration::from_millis(1)).await;
         }
         assert!(!stream.source().is_received());
@@ -440,9 +439,7 @@ fn a_stream_that_is_polled_after_its_receiving_is_closed_when_it_ends() {
 
 #[test]
 fn a_connection_that_breaks_while_it_receives_is_an_error() {
-    on_every_engine(|_| async {
-        let (listener, address) = listener();
-        let (stream, peer, _) = busy(&listener, address).await;
+    with_busy_stream(|stream, peer, _| async move {
         // With unread input the peer's system resets the connection.
         stream.send(&[IoSlice::new(b"x")]).expect("connected");
         reactor::sleep(Duration::from_millis(5)).await;

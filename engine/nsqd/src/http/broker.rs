@@ -1,24 +1,27 @@
-//! The broker as HTTP sees it: any topic, whichever shard it lives on.
+//! [`HttpBroker`]: the broker as HTTP sees it, which is any topic, whichever shard has it. Names are valid when they get
+//! here. A request whose peer has gone may be done or not done, but never half done.
 
-use crate::drain::Ending;
-use crate::http::{
-    self, AdminError, Background, Bodies, Busy, ColdFrame, ColdReader, Command, PublishError,
-};
+use super::admin::{failure_of, failure_of_refusal};
+use super::{Bodies, Command, EXITING};
 use crate::process::Info;
-use crate::shard::Shard;
 use crate::shard::mail::Post;
+<<<<<<< HEAD:engine/nsqd/src/shard/http_broker.rs
 use crate::thread_pool::Full;
 use diskq::{Keeper, OsFiles, Reply};
 use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot, UnfinishedSnapshot};
+=======
+use crate::shard::{Shard, Shared};
+use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot};
+>>>>>>> w-b:engine/nsqd/src/http/broker.rs
 use engine_rules::{
-    AdminError as CoreError, ColdMessage, Outcome, PeekBudget, PeekQuestion, PeekSlice,
-    PeekedFrame, Publication, REMOTE_STREAK_MAX, Refusal, Seq, ShardId, TaskId, Wakeup, shard_of,
+    AdminError, Outcome, PeekQuestion, PeekSlice, Publication, REMOTE_STREAK_MAX, Refusal, ShardId,
+    TaskId, Wakeup, shard_of,
 };
 use futures_lite::future;
+use program::http::Failure;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::rc::Rc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 use wire::name::{ChannelName, TopicName};
 use wire::origin::Origin;
@@ -26,7 +29,8 @@ use wire::origin::Origin;
 /// Answers the HTTP requests of one connection, with the help of the other shards.
 pub(crate) struct HttpBroker {
     shard: Rc<Shard>,
-    is_secure: bool,
+    /// True if the connection came over TLS.
+    pub(super) is_secure: bool,
     /// The shard that owns the topic of the last publish, and how many publishes in a row went to topics of that shard.
     streak: Cell<(ShardId, u32)>,
 }
@@ -56,28 +60,36 @@ impl HttpBroker {
         shard_of(topic, self.shard.shared.post.shards().count() as u32)
     }
 
-    /// Runs a future on the shard that owns a topic.
-    async fn call_owner<R: Send + 'static, F>(
-        &self,
-        topic: &str,
-        call: impl FnOnce(Rc<Shard>) -> F + Send + 'static,
-    ) -> Result<R, AdminError>
-    where
-        F: Future<Output = Result<R, AdminError>> + 'static,
-    {
-        let done = self.shard.shared.post.call(self.owner(topic), call).await;
-        done.unwrap_or(Err(AdminError::Exiting))
+    /// Returns what all shards share.
+    pub(super) fn shared(&self) -> &Shared {
+        &self.shard.shared
     }
-}
 
-impl http::Broker for HttpBroker {
-    async fn publish(
+    /// Returns the facts about the process that do not change.
+    pub(super) fn info(&self) -> &Info {
+        &self.shared().info
+    }
+
+    /// Returns true when the process ends.
+    pub(super) fn is_stopping(&self) -> bool {
+        self.shard.is_stopping()
+    }
+
+    /// Returns true if another shard should serve the connection.
+    pub(super) fn is_better_elsewhere(&self) -> bool {
+        let (owner, count) = self.streak.get();
+        owner != self.shard.id && count >= REMOTE_STREAK_MAX
+    }
+
+    /// Stores the messages, and creates the topic if it is missing. With `defer`, they are due that much later. `origin` is
+    /// that of the first message, if the publisher numbers its messages.
+    pub(super) async fn publish(
         &self,
         topic: &str,
         bodies: Bodies,
         defer: Option<Duration>,
         origin: Option<Origin>,
-    ) -> Result<(), PublishError> {
+    ) -> Result<(), Refusal> {
         let owner = self.owner(topic);
         self.count_publish(owner);
         if owner == self.shard.id {
@@ -87,126 +99,56 @@ impl http::Broker for HttpBroker {
             let call = move |shard: Rc<Shard>| async move {
                 publish(&shard, &name, &bodies, defer, origin).await
             };
-            let published = self.shard.shared.post.call(owner, call).await;
-            published.unwrap_or(Err(PublishError::Exiting))
+            let published = self.shared().post.call(owner, call).await;
+            published.unwrap_or(Err(Refusal::Exiting))
         }
     }
 
-    async fn administer(
+    /// Carries out an action on a topic, or on a channel of the topic. Returns when a checkpoint records the change, and for
+    /// a pause when `nsqd.dat` was written, too. A failed write of `nsqd.dat` is no error here.
+    pub(super) async fn administer(
         &self,
         topic: &str,
         channel: Option<&str>,
         command: Command,
-    ) -> Result<(), AdminError> {
-        let (topic_name, channel) = (topic.to_owned(), channel.map(str::to_owned));
+    ) -> Result<(), Failure> {
+        let (name, channel) = (topic.to_owned(), channel.map(str::to_owned));
         let call = move |shard: Rc<Shard>| async move {
-            administer(&shard, &topic_name, channel.as_deref(), &command).await
+            administer(&shard, &name, channel.as_deref(), &command).await
         };
-        self.call_owner(topic, call).await
+        let done = self.shared().post.call(self.owner(topic), call).await;
+        done.unwrap_or(Err(EXITING))
     }
 
-    async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
-        stats_of_all(&self.shard.shared.post, filter).await
+    /// Returns the statistics of all shards together; see [`StatsFilter`] for what is to be in them.
+    pub(super) async fn stats(&self, filter: &StatsFilter) -> StatsSnapshot {
+        stats_of_all(&self.shared().post, filter).await
     }
 
-    async fn peek(&self, question: &PeekQuestion) -> Result<PeekSlice, AdminError> {
+    /// Returns a slice of the messages of a topic or channel. Nothing changes.
+    pub(super) async fn peek(&self, question: &PeekQuestion) -> Result<PeekSlice, Failure> {
         let asked = question.clone();
         let call = move |shard: Rc<Shard>| async move {
             let broker = shard.broker.borrow();
-            broker.peek(shard.now.get(), &asked).map_err(admin_error)
+            broker.peek(shard.now.get(), &asked).map_err(failure_of)
         };
-        self.call_owner(&question.topic, call).await
+        let owner = self.owner(&question.topic);
+        let slice = self.shared().post.call(owner, call).await;
+        slice.unwrap_or(Err(EXITING))
     }
 
-    async fn peek_again(
-        &self,
-        topic: &str,
-        seqs: Vec<Seq>,
-        budget: PeekBudget,
-    ) -> Result<Vec<PeekedFrame>, AdminError> {
-        let name = topic.to_owned();
-        let call = move |shard: Rc<Shard>| async move {
-            let broker = shard.broker.borrow();
-            let frames = broker.peek_again(&name, &seqs, &budget);
-            frames.map_err(admin_error)
-        };
-        self.call_owner(topic, call).await
-    }
-
-    fn cold_reader(&self) -> ColdReader {
-        let keeper = self.shard.shared.peeks.clone();
-        Box::new(move |topic, first, count, bytes_max| {
-            read_cold(&keeper, topic, first, count, bytes_max)
-        })
-    }
-
-    async fn shards(&self) -> Vec<ShardStats> {
+    /// Returns the figures of all shards, in order.
+    pub(super) async fn shards(&self) -> Vec<ShardStats> {
         let call = |shard: Rc<Shard>| async move { shard_stats(&shard) };
-        self.shard.shared.post.call_all(call).await
+        self.shared().post.call_all(call).await
     }
 
-    fn begin_in_background(
-        &self,
-        kind: Background,
-        job: impl FnOnce() + Send + 'static,
-    ) -> Result<(), Busy> {
-        let shared = &self.shard.shared;
-        let threads = match kind {
-            Background::Report => &shared.reports,
-            Background::Peek => &shared.peek_threads,
-        };
-        let given = threads.give(0, Box::new(job));
-        given.map(drop).map_err(|Full| Busy)
-    }
-
-    async fn topic_names(&self) -> Vec<String> {
+    /// Returns the names of all topics, in no order.
+    pub(super) async fn topic_names(&self) -> Vec<String> {
         let call = |shard: Rc<Shard>| async move {
             shard.with_broker(|broker, _, _| broker.topic_names())
         };
-        self.shard.shared.post.call_all(call).await.concat()
-    }
-
-    fn health(&self) -> Result<(), String> {
-        self.shard.shared.health.get()
-    }
-
-    fn is_started(&self) -> bool {
-        self.shard.shared.is_started.load(Ordering::Relaxed)
-    }
-
-    fn is_stopping(&self) -> bool {
-        self.shard.is_stopping()
-    }
-
-    fn is_draining(&self) -> bool {
-        self.shard.shared.drain.is_draining()
-    }
-
-    async fn set_draining(&self, is_draining: bool) -> Result<(), AdminError> {
-        let drain = &self.shard.shared.drain;
-        let done = drain.set(is_draining, "PUT /config/drain").await;
-        done.map_err(|Ending| AdminError::Exiting)
-    }
-
-    fn lookupd_addresses(&self) -> Option<Vec<String>> {
-        self.shard.shared.lookup.addresses()
-    }
-
-    fn set_lookupd_addresses(&self, addresses: Option<Vec<String>>) {
-        self.shard.shared.lookup.set_addresses(addresses);
-    }
-
-    fn is_secure(&self) -> bool {
-        self.is_secure
-    }
-
-    fn info(&self) -> &Info {
-        &self.shard.shared.info
-    }
-
-    fn is_better_elsewhere(&self) -> bool {
-        let (owner, count) = self.streak.get();
-        owner != self.shard.id && count >= REMOTE_STREAK_MAX
+        self.shared().post.call_all(call).await.concat()
     }
 }
 
@@ -246,7 +188,7 @@ async fn publish(
     bodies: &Bodies,
     defer: Option<Duration>,
     origin: Option<Origin>,
-) -> Result<(), PublishError> {
+) -> Result<(), Refusal> {
     let name = topic_name(topic);
     let defer = defer.unwrap_or_default();
     let defer_ms = u32::try_from(defer.as_millis()).unwrap_or(u32::MAX);
@@ -257,19 +199,20 @@ async fn publish(
         defer_ms,
         origin,
     };
-    until_done(shard, |task| {
-        let publish = shard.with_broker(|broker, now, out| {
+    let attempt = |task| {
+        shard.with_broker(|broker, now, out| {
             broker.publish_for_task(now, task, name, &publication, out)
-        });
-        publish.map_err(PublishError::from)
-    })
-    .await
+        })
+    };
+    until_done(shard, attempt, |refusal| refusal).await
 }
 
-/// Begins an operation, as often as the broker wants another try, and waits until it is done.
-async fn until_done<E: From<Refusal>>(
+/// Begins an operation, as often as the broker wants another try, and waits until it is done. `refused` is the error of a
+/// refusal that comes later.
+async fn until_done<E>(
     shard: &Shard,
     begin: impl Fn(TaskId) -> Result<Outcome, E>,
+    refused: fn(Refusal) -> E,
 ) -> Result<(), E> {
     loop {
         let task = shard.start_task();
@@ -278,48 +221,10 @@ async fn until_done<E: From<Refusal>>(
         }
         match task.woken().await {
             Some(Wakeup::Retry) => {}
-            Some(Wakeup::Done(result)) => return result.map_err(E::from),
-            None => return Err(Refusal::Exiting.into()),
+            Some(Wakeup::Done(result)) => return result.map_err(refused),
+            None => return Err(refused(Refusal::Exiting)),
         }
     }
-}
-
-fn admin_error(error: CoreError) -> AdminError {
-    match error {
-        CoreError::TopicNotFound => AdminError::TopicNotFound,
-        CoreError::ChannelNotFound => AdminError::ChannelNotFound,
-        CoreError::NoUndo(why) => AdminError::NoUndo(why),
-        CoreError::SetAside(cause) => AdminError::Backend(cause.to_string()),
-    }
-}
-
-/// Reads neighbours from a segment, and checks each. A file that was used again in the meantime has another head, so none
-/// of its messages is whole.
-fn read_cold(
-    keeper: &Keeper<OsFiles>,
-    topic: &str,
-    first: &ColdMessage,
-    count: u32,
-    bytes_max: u32,
-) -> Vec<ColdFrame> {
-    let request = first.read_request(count, bytes_max);
-    let Some(Reply::Peeked {
-        piece: Some(piece), ..
-    }) = keeper.handle(topic, request)
-    else {
-        return Vec::new();
-    };
-    let bytes = piece.memory.as_ref();
-    let indices = first.index..first.index + piece.seqs.len() as u32;
-    let frames = indices.map_while(|index| {
-        let slot = diskq::segment::slot_at(bytes, first.head.slots, index)?;
-        let frame = bytes.get(slot.start as usize..slot.end as usize)?;
-        let shown = &frame[..frame.len().min(http::FRAME_BYTES_MAX)];
-        Some((shown.to_vec(), frame.len()))
-    });
-    let frames = frames.collect();
-    keeper.free(piece.memory);
-    frames
 }
 
 /// Carries a command out on the shard of its topic. Returns when the change is recorded.
@@ -328,14 +233,14 @@ async fn administer(
     topic: &str,
     channel: Option<&str>,
     command: &Command,
-) -> Result<(), AdminError> {
-    let done = until_done(shard, |task| {
+) -> Result<(), Failure> {
+    let attempt = |task| {
         if shard.is_stopping() {
-            return Err(AdminError::Exiting);
+            return Err(EXITING);
         }
-        begin(shard, topic, channel, command, task).map_err(admin_error)
-    })
-    .await;
+        begin(shard, topic, channel, command, task).map_err(failure_of)
+    };
+    let done = until_done(shard, attempt, failure_of_refusal).await;
     if done.is_ok()
         && let Command::Pause(_) | Command::Unpause = command
     {
@@ -353,7 +258,7 @@ fn begin(
     channel: Option<&str>,
     command: &Command,
     task: TaskId,
-) -> Result<Outcome, CoreError> {
+) -> Result<Outcome, AdminError> {
     let pause = match command {
         Command::Pause(pause) => Some(pause),
         _ => None,

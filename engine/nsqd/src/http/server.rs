@@ -1,7 +1,7 @@
-//! HTTP connections on one shard: accepting, TLS, deadlines, and the move to another shard. [`crate::http`] answers the
+//! HTTP connections on one shard: accepting, TLS, deadlines, and the move to another shard. [`HttpBroker`] answers the
 //! requests.
 
-use crate::http;
+use super::HttpBroker;
 use crate::net::address::Peer;
 use crate::net::listener::Listener;
 use crate::net::socket::Taken;
@@ -9,8 +9,7 @@ use crate::net::transport::{MovingTransport, Transport};
 use crate::net::upgraded::HandshakeError;
 use crate::reactor::{self, Alarm};
 use crate::shard::Shard;
-use crate::shard::http_broker::HttpBroker;
-use crate::shard::mail::{Mail, MovingHttp};
+use crate::shard::mail::Mail;
 use crate::tls::ListenerTls;
 use futures_lite::{AsyncRead, AsyncWrite, AsyncWriteExt, future};
 use program::http::{Awaited, Connection, Deadline, HttpTimeouts, Io, Served};
@@ -77,31 +76,29 @@ async fn refuse(mut stream: HttpStream, error: &HandshakeError) {
 }
 
 /// Takes an HTTP connection in that comes from another shard.
-pub(super) fn resume(shard: &Rc<Shard>, moving: MovingHttp) {
-    let stream = HttpStream::new(Transport::adopt(moving.transport), timeouts(shard));
-    let connection = Connection::new(stream, &moving.unread);
-    serve_connection(shard, connection, moving.peer);
+fn resume(shard: &Rc<Shard>, transport: MovingTransport, unread: &[u8], peer: Peer) {
+    if !shard.is_stopping() {
+        let stream = HttpStream::new(Transport::adopt(transport), timeouts(shard));
+        serve_connection(shard, Connection::new(stream, unread), peer);
+    }
 }
 
 fn serve_connection(shard: &Rc<Shard>, mut connection: Connection<HttpStream>, peer: Peer) {
     let shard = shard.clone();
     reactor::spawn(async move {
-        let broker = HttpBroker::new(shard.clone(), connection.stream().is_secure());
+        let broker = HttpBroker::new(shard.clone(), connection.stream().transport.was_upgraded());
         let linger = async { reactor::sleep(LINGER).await };
-        let served = http::serve_connection(&mut connection, &peer, &broker, linger).await;
-        match connection.stream().missed() {
+        let served = program::http::serve_connection(&mut connection, &peer, &broker, linger).await;
+        match connection.stream().deadline.missed() {
             Some(Awaited::Request) => log_debug!("http: closed idle {peer}"),
             Some(awaited) => log_info!("http: closed {peer} - i/o timeout {awaited}"),
             None => {}
         }
         if served == Served::UntilMoved {
             let (stream, unread) = connection.into_parts();
-            let moving = MovingHttp {
-                transport: stream.into_moving(),
-                unread,
-                peer,
-            };
-            let mail = Mail::HttpConnection(Box::new(moving));
+            let transport = stream.transport.into_moving();
+            let resume = move |shard: &Rc<Shard>| resume(shard, transport, &unread, peer);
+            let mail = Mail::Call(Box::new(resume));
             shard.shared.post.send(broker.better_shard(), mail);
         }
     })
@@ -160,20 +157,6 @@ impl HttpStream {
             flushed?;
         }
         Ok(())
-    }
-
-    /// Packs the stream for another shard, which adopts it.
-    fn into_moving(self) -> MovingTransport {
-        self.transport.into_moving()
-    }
-
-    fn is_secure(&self) -> bool {
-        self.transport.was_upgraded()
-    }
-
-    /// The wait for the peer that took too long, if reading or writing has failed by that.
-    fn missed(&self) -> Option<Awaited> {
-        self.deadline.missed()
     }
 
     /// Writes what is encoded, which comes from TLS itself: the bytes of an answer leave in `poll_write`.
