@@ -36,6 +36,19 @@ fn attempts(message: &Message) -> (u16, &[u8]) {
     (message.attempts, &message.body)
 }
 
+/// Requeues the messages of the channel `ch` until none is left.
+fn requeue_all(broker: &Broker, client: &mut Client) {
+    let is_done = || {
+        while let Some(message) = client.message_within(Duration::from_millis(5)) {
+            client.requeue(&message.id, 0);
+        }
+        let stats = broker.channel("t", "ch");
+        stats["depth"] == 0 && stats["in_flight_count"] == 0
+    };
+    let is_done = wait_until(TIMEOUT, is_done);
+    assert!(is_done, "{:?}", broker.channel_stats("t", "ch"));
+}
+
 #[test]
 fn an_uncounted_requeue_takes_its_attempt_back() {
     let mut broker = Broker::start(2, &[]);
@@ -173,18 +186,7 @@ fn kill_9_loses_no_dead_letter() {
         broker.restart();
     }
     let mut client = broker.consumer("t", "ch", 100);
-    let is_done = || {
-        while let Some(message) = client.message_within(Duration::from_millis(5)) {
-            client.requeue(&message.id, 0);
-        }
-        let stats = broker.channel("t", "ch");
-        stats["depth"] == 0 && stats["in_flight_count"] == 0
-    };
-    assert!(
-        wait_until(TIMEOUT, is_done),
-        "{:?}",
-        broker.channel_stats("t", "ch")
-    );
+    requeue_all(&broker, &mut client);
     consume_dead(
         &broker,
         &bodies.into_iter().map(String::into_bytes).collect(),
@@ -263,18 +265,7 @@ fn kill_9_on_a_full_disk_loses_no_dead_letter() {
     broker.restart();
     // The disk had no room for the attempts, so the messages may be delivered once more.
     let mut client = broker.consumer("t", "ch", 20);
-    let is_done = || {
-        while let Some(message) = client.message_within(Duration::from_millis(5)) {
-            client.requeue(&message.id, 0);
-        }
-        let stats = broker.channel("t", "ch");
-        stats["depth"] == 0 && stats["in_flight_count"] == 0
-    };
-    assert!(
-        wait_until(TIMEOUT, is_done),
-        "{:?}",
-        broker.channel_stats("t", "ch")
-    );
+    requeue_all(&broker, &mut client);
     consume_dead(&broker, &bodies);
 }
 

@@ -33,10 +33,7 @@ fn consume(broker: &Broker, topic: &str, count: usize) -> Vec<String> {
         let message = consumer.take();
         bodies.push(message.text());
     }
-    assert!(wait_until(TIMEOUT, || {
-        let stats = broker.channel(topic, "ch");
-        stats["in_flight_count"] == 0 && stats["depth"] == 0
-    }));
+    broker.wait_for_channel(topic, "ch", &[("depth", 0), ("in_flight_count", 0)]);
     consumer.close_wait();
     bodies
 }

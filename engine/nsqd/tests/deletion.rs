@@ -89,11 +89,7 @@ fn delete_under_load(doomed: &Doomed) {
                 closings * 2 > DELETIONS,
                 "the connection was closed only {closings} times"
             );
-            let is_drained = wait_until(TIMEOUT, || {
-                let channel = broker.channel_stats(KEPT, KEPT).unwrap_or_default();
-                channel["depth"] == 0 && channel["in_flight_count"] == 0
-            });
-            assert!(is_drained, "{:?}", broker.channel_stats(KEPT, KEPT));
+            broker.wait_for_channel(KEPT, KEPT, &[("depth", 0), ("in_flight_count", 0)]);
             assert!(broker.sigterm_and_wait().success(), "a clean stop");
             (owed, finished.join().expect("the consumer does not panic"))
         });

@@ -30,15 +30,8 @@ fn stop(broker: &mut Broker) {
     assert!(status.success(), "the broker ended with {status}");
 }
 
-/// Waits for a channel's depth. Statistics may show it late, because a channel gets a message some
-/// time after the publish.
 fn expect_depth(broker: &Broker, topic: &str, channel: &str, depth: u64) {
-    let mut last = serde_json::Value::Null;
-    let is_right = wait_until(TIMEOUT, || {
-        last = broker.channel_stats(topic, channel).unwrap_or_default();
-        last["depth"] == depth
-    });
-    assert!(is_right, "a depth of {depth} is expected: {last}");
+    broker.wait_for_channel(topic, channel, &[("depth", depth)]);
 }
 
 /// Takes `count` messages and finishes them.
@@ -344,17 +337,7 @@ fn deferred_messages_keep_their_time_over_a_restart() {
     let start = Instant::now();
     client.requeue(&message.id, 6000);
     client.publish_deferred("deferred", 7000, b"published");
-    let deferred = wait_until(TIMEOUT, || {
-        let channel = broker
-            .channel_stats("deferred", "channel")
-            .unwrap_or_default();
-        channel["deferred_count"] == 2
-    });
-    assert!(
-        deferred,
-        "{:?}",
-        broker.channel_stats("deferred", "channel")
-    );
+    broker.wait_for_channel("deferred", "channel", &[("deferred_count", 2)]);
     // The wait takes a part of the deferral. So the test sees a deferral that begins again after
     // the restart.
     thread::sleep(Duration::from_secs(3).saturating_sub(start.elapsed()));

@@ -11,9 +11,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::support::{
-    Broker, Client, FrameType, Message, Random, TIMEOUT, wait_until, whole_machine,
-};
+use crate::support::{Broker, Client, FrameType, Message, Random, TIMEOUT, whole_machine};
 
 const SHARDS: [usize; 3] = [1, 2, 5];
 const TOPICS: usize = 20;
@@ -78,17 +76,14 @@ impl Published {
         }
         for (&number, bodies) in &self.bodies {
             let name = topic(number);
-            let mut last = String::new();
-            let is_drained = wait_until(TIMEOUT, || {
-                let stats = broker.topic(&name);
-                last = stats.to_string();
-                let channel = &stats["channels"][0];
-                stats["message_count"] == bodies.len()
-                    && channel["message_count"] == bodies.len()
-                    && channel["depth"] == 0
-                    && channel["in_flight_count"] == 0
-            });
-            assert!(is_drained, "{name} had {} messages: {last}", bodies.len());
+            let count = bodies.len() as u64;
+            assert_eq!(broker.topic(&name)["message_count"], count, "{name}");
+            let drained = [
+                ("message_count", count),
+                ("depth", 0),
+                ("in_flight_count", 0),
+            ];
+            broker.wait_for_channel(&name, "channel", &drained);
         }
     }
 }

@@ -123,11 +123,8 @@ fn take_all(broker: &Broker, topic: &str, channel: &str, count: usize) -> Vec<u3
         assert!(taken.insert(body), "{body} came twice");
         consumer.finish(&message.id);
     }
-    let is_done = wait_until(TIMEOUT, || {
-        let stats = broker.channel_stats(topic, channel).unwrap_or_default();
-        stats["depth"] == 0 && stats["in_flight_count"] == 0 && stats["deferred_count"] == 0
-    });
-    assert!(is_done, "more than {count} messages");
+    let none = ["depth", "in_flight_count", "deferred_count"].map(|key| (key, 0));
+    broker.wait_for_channel(topic, channel, &none);
     taken.into_iter().collect()
 }
 

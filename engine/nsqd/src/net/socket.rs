@@ -28,16 +28,6 @@ pub(crate) struct MovingStream {
     unread: Vec<u8>,
 }
 
-impl From<OwnedFd> for MovingStream {
-    /// A stream of which nothing was read.
-    fn from(descriptor: OwnedFd) -> MovingStream {
-        MovingStream {
-            descriptor,
-            unread: Vec::new(),
-        }
-    }
-}
-
 impl Stream {
     /// The stream of an accepted socket.
     pub(super) fn new(socket: Socket) -> io::Result<Stream> {

@@ -337,6 +337,17 @@ impl Broker {
         found.unwrap_or_else(|| panic!("there is no channel {topic}/{channel}"))
     }
 
+    /// Waits until figures of a channel in `/stats` have these values. Statistics may show a message some time after its
+    /// publish.
+    pub fn wait_for_channel(&self, topic: &str, channel: &str, figures: &[(&str, u64)]) {
+        let mut last = serde_json::Value::Null;
+        let is_right = wait_until(TIMEOUT, || {
+            last = self.channel_stats(topic, channel).unwrap_or_default();
+            figures.iter().all(|(key, value)| last[key] == *value)
+        });
+        assert!(is_right, "{figures:?} are expected: {last}");
+    }
+
     /// Sends SIGKILL and waits until the process is gone. The data path stays for `restart`.
     pub fn kill9(&mut self) {
         self.running

@@ -297,28 +297,3 @@ fn with_label(labels: &str, name: &str, value: &str) -> String {
     push_label(&mut labels, name, value);
     labels
 }
-
-/// Returns all metrics with the names of their labels, for the table of the page.
-#[cfg(test)]
-pub(super) fn all() -> Vec<(Family, &'static str)> {
-    fn of<T>(rows: &[Row<T>], labels: &'static str) -> Vec<(Family, &'static str)> {
-        rows.iter().map(|row| (row.family, labels)).collect()
-    }
-    let channel = "topic, channel";
-    let mut all = vec![(BUILD, "version, ringq_version")];
-    all.extend(of(NODE, ""));
-    all.extend(program::metrics::PROCESS.iter().map(|family| (*family, "")));
-    all.extend(of(SHARD, "shard"));
-    all.extend(of(TOPIC, "topic"));
-    all.push((TOPIC_LATENCY, "topic, quantile"));
-    all.extend(of(CHANNEL, channel));
-    all.push((DELIVERIES, "topic, channel, locality"));
-    all.push((CHANNEL_LATENCY, "topic, channel, quantile"));
-    all.push((LATENCY_SAMPLES, channel));
-    all.push((LATENCY_HISTOGRAM, "topic, channel, le"));
-    all.extend(of(
-        CLIENT,
-        "topic, channel, client_id, hostname, remote_address",
-    ));
-    all
-}

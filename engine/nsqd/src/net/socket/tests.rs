@@ -43,6 +43,16 @@ impl AsyncWrite for Stream {
     }
 }
 
+impl From<OwnedFd> for MovingStream {
+    /// A stream of which nothing was read.
+    fn from(descriptor: OwnedFd) -> MovingStream {
+        MovingStream {
+            descriptor,
+            unread: Vec::new(),
+        }
+    }
+}
+
 fn listener() -> (Listener, SocketAddr) {
     let listener = Listener::bind(([127, 0, 0, 1], 0).into()).expect("a free port");
     let address = listener.socket.local_addr().expect("bound");
