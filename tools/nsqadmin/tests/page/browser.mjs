@@ -138,6 +138,13 @@ export async function looksGood(page, cluster, name) {
   await picture(page, cluster, `${name}-narrow`, true);
 }
 
+// Waits as long as two polls of a page take, in the time of the page's clock: `page.clock.install()` comes before the page is loaded.
+export async function twoPolls(page) {
+  await page.clock.runFor(4500);
+  // Events come in order, so the requests of these polls are known behind this answer.
+  await page.evaluate(() => undefined);
+}
+
 // Calls `done` until it returns true.
 export async function until(done, what, timeout = TIMEOUT) {
   const end = Date.now() + timeout;

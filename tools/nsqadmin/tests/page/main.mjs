@@ -48,11 +48,11 @@ const isWanted = (name) => wanted.split("|").some((part) => name.includes(part))
 // are old enough, so it comes behind them. The last lane has the large cluster.
 const lanes = [
   { ...modules, ...render },
-  { ...past, ...use, ...layout, ...access, ...failures },
-  { ...messages, ...actions },
+  { ...past, ...use, ...layout, ...access, ...huge },
+  { ...messages, ...actions, ...failures },
   { ...orders, ...terms, ...requests },
   { ...minutes, ...ofNight, ...incident },
-  { ...huge, ...many },
+  many,
 ];
 if (wanted.startsWith("pictures")) lanes.push(pictures);
 const browser = await Browser.start();

@@ -1,6 +1,6 @@
 // The view of messages: lists, forms, filters, more, the live tail, users who may not read bodies, nodes without peeks.
 
-import { accessible, equal, looksGood, picture, until } from "./browser.mjs";
+import { accessible, equal, looksGood, picture, twoPolls, until } from "./browser.mjs";
 import { channelAt, consume, finish, make, publishBodies, publishBody, remove } from "./daemons.mjs";
 
 const bodies = (page) => page.locator(".messages pre").allTextContents();
@@ -139,7 +139,9 @@ export const checks = {
     const { nsqds } = cluster;
     await make(nsqds.slice(0, 1), "stream", ["archive"], 1);
     // The tail may ask while there is no such channel.
-    const page = await browser.open(`${cluster.admin}peek/stream/archive`, { allowed: /404/ });
+    const page = await browser.open(`${cluster.admin}lookup`, { allowed: /404/ });
+    await page.clock.install();
+    await page.goto(`${cluster.admin}peek/stream/archive`);
     await page.getByRole("button", { name: "Live tail" }).click();
     await page.getByText("At most 10 messages/s of each node").waitFor();
     await until(async () => await page.locator(".messages li").count() === 1, "what is there already");
@@ -151,7 +153,7 @@ export const checks = {
     await page.getByText("40 messages not shown: more came than a look shows.").waitFor();
     await page.keyboard.press("h");
     await publishBody(nsqds[0].http, "stream", "late");
-    await page.waitForTimeout(4500);
+    await twoPolls(page);
     equal((await bodies(page)).includes("late"), false, "the hold switch holds the tail");
     await page.getByRole("button", { name: "On hold" }).click();
     await until(async () => (await bodies(page))[0] === "late", "the tail goes on");

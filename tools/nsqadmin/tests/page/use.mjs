@@ -1,6 +1,6 @@
 // The page in use: keyboard, filters in the address, the hold switch, the theme.
 
-import { accessible, equal, until } from "./browser.mjs";
+import { accessible, equal, twoPolls, until } from "./browser.mjs";
 import { make, publish } from "./daemons.mjs";
 
 export const checks = {
@@ -52,7 +52,9 @@ export const checks = {
 
   async "use: one switch holds all updates"(browser, cluster) {
     await make(cluster.nsqds, "held", ["one"], 0);
-    const page = await browser.open(`${cluster.admin}topics/held`);
+    const page = await browser.open(`${cluster.admin}lookup`);
+    await page.clock.install();
+    await page.goto(`${cluster.admin}topics/held`);
     await page.getByRole("heading", { name: "Topic held" }).waitFor();
     await page.locator("tfoot").waitFor();
     const total = () => page.locator("tfoot td").nth(4).textContent();
@@ -62,8 +64,7 @@ export const checks = {
     await publish(cluster.nsqds[0].http, "held", 7);
     let requests = 0;
     page.on("request", () => { requests += 1; });
-    // Two polls would be due in this time.
-    await page.waitForTimeout(4500);
+    await twoPolls(page);
     equal([requests, await total()], [0, "0"], "requests and figure on hold");
     await page.getByRole("button", { name: "On hold" }).click();
     await until(async () => await total() === "7", "the figure after going on");
@@ -76,7 +77,7 @@ export const checks = {
       // A load of several requests may still be under way.
       await page.waitForTimeout(1000);
       requests = 0;
-      await page.waitForTimeout(4500);
+      await twoPolls(page);
       equal(requests, 0, `requests on hold at "${path}"`);
       await page.getByRole("button", { name: "On hold" }).click();
       await until(() => requests > 0, `requests after going on at "${path}"`);
