@@ -5,14 +5,8 @@ use super::admin::{failure_of, failure_of_refusal};
 use super::{Bodies, Command, EXITING};
 use crate::process::Info;
 use crate::shard::mail::Post;
-<<<<<<< HEAD:engine/nsqd/src/shard/http_broker.rs
-use crate::thread_pool::Full;
-use diskq::{Keeper, OsFiles, Reply};
-use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot, UnfinishedSnapshot};
-=======
 use crate::shard::{Shard, Shared};
-use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot};
->>>>>>> w-b:engine/nsqd/src/http/broker.rs
+use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot, UnfinishedSnapshot};
 use engine_rules::{
     AdminError, Outcome, PeekQuestion, PeekSlice, Publication, REMOTE_STREAK_MAX, Refusal, ShardId,
     TaskId, Wakeup, shard_of,
