@@ -157,6 +157,7 @@ impl History {
     fn duplicates(&mut self) -> u64 {
         let now = self.world.now();
         let stats = self
+            .world
             .broker
             .distribute_and_snapshot(now, &StatsFilter::default());
         let keys = stats.topics.iter().filter_map(|topic| topic.keys.as_ref());

@@ -4,8 +4,8 @@ use super::*;
 use crate::config::Config;
 use crate::process::Ports;
 use engine_rules::stats::{
-    ChannelStats, ClientStats, DeadLetterStats, LatencyStats, NumberStats, Percentile, PubCount,
-    TopicStats,
+    ChannelCounters, ChannelStats, ClientStats, ConsumerCounters, DeadLetterStats, LatencyStats,
+    NumberStats, Percentile, PubCount, TopicStats,
 };
 use std::sync::Arc;
 
@@ -29,7 +29,10 @@ fn captured() -> StatsSnapshot {
         channel_name: "audit#ephemeral".to_string(),
         depth: 8,
         deferred_count: 1,
-        message_count: 9,
+        counters: ChannelCounters {
+            message_count: 9,
+            ..Default::default()
+        },
         clients: Some(Vec::new()),
         paused: true,
         e2e_processing_latency: latency(0, 0.0),
@@ -39,18 +42,23 @@ fn captured() -> StatsSnapshot {
         state: 3,
         ready_count: 5,
         in_flight_count: 4,
-        message_count: 8,
-        finish_count: 3,
-        requeue_count: 1,
+        counters: ConsumerCounters {
+            message_count: 8,
+            finish_count: 3,
+            requeue_count: 1,
+        },
         ..client("cons-1", "host-a", 42730)
     };
     let billing = ChannelStats {
         channel_name: "billing".to_string(),
         in_flight_count: 4,
         deferred_count: 2,
-        message_count: 9,
-        global_msg_count: 8,
-        requeue_count: 1,
+        counters: ChannelCounters {
+            message_count: 9,
+            global_msg_count: 8,
+            requeue_count: 1,
+            ..Default::default()
+        },
         client_count: 1,
         clients: Some(vec![consumer]),
         e2e_processing_latency: latency(3, 102_215_749.0),
