@@ -148,24 +148,15 @@ pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
     metrics::page_with_table(page, name, &markdown_table(flags))
 }
 
-/// Returns a table of flags in Markdown. Without any key, the table has no column for keys. Without any other effect than
-/// in NSQ's program, it has no column for that.
+/// Returns a table of flags in Markdown, with what each does unlike NSQ's. Without any key, the table has no column for
+/// keys.
 fn markdown_table(flags: &[Flag]) -> String {
     let has_keys = flags.iter().any(|flag| flag.key().is_some());
-    let has_effects = flags.iter().any(|flag| flag.effect != Effect::Same);
-    let (key, key_line) = if has_keys {
-        ("config key | ", "---|")
+    let mut rows = String::from(if has_keys {
+        "| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n"
     } else {
-        ("", "")
-    };
-    let (effect, effect_line) = if has_effects {
-        (" unlike NSQ |", "---|")
-    } else {
-        ("", "")
-    };
-    let mut rows = format!(
-        "| flag | type | default | {key}meaning |{effect}\n|---|---|---|{key_line}---|{effect_line}\n"
-    );
+        "| flag | type | default | meaning |\n|---|---|---|---|\n"
+    });
     for flag in flags {
         let kind = match flag.kind {
             Kind::Boolean => "boolean",
@@ -187,14 +178,13 @@ fn markdown_table(flags: &[Flag]) -> String {
             (false, _) => String::new(),
         };
         let help = flag.help.replace('<', "&lt;").replace('|', "\\|");
-        let effect = match (has_effects, flag.effect) {
-            (false, _) => String::new(),
-            (true, Effect::Same) => "  |".to_owned(),
-            (true, Effect::Differs(how)) => format!(" {how} |"),
-            (true, Effect::Nothing(why)) => format!(" no effect: {why} |"),
+        let effect = match flag.effect {
+            Effect::Same => String::new(),
+            Effect::Differs(how) => format!(". Unlike NSQ: {how}"),
+            Effect::Nothing(why) => format!(". No effect: {why}"),
         };
         rows += &format!(
-            "| `--{}` | {kind} | {default} | {key}{help} |{effect}\n",
+            "| `--{}` | {kind} | {default} | {key}{help}{effect} |\n",
             flag.name
         );
     }
