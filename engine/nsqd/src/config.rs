@@ -68,12 +68,12 @@ program::flags! {
         topology_zone: String = flag::new("topology-zone", "", "zone of this node, for clients that prefer near nodes");
 
         data_path: PathBuf = flag::new("data-path", "", "directory of messages and metadata; by default the current one");
-        mem_queue_count: u64 = flag::new("mem-queue-size", "10000", "number of messages per topic that stay in memory; what is beyond is on disk only")
+        mem_queue_count: u64 = flag::new("mem-queue-size", "10000", "number of messages per topic that stay in memory")
             .at_least(0)
             .differing("all messages are in files; 4 to 32 MiB of a topic stay in memory in any case");
-        file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages; values above 64 MiB mean 64 MiB")
+        file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages")
             .differing("bounds a segment, never above 64 MiB");
-        sync_every: u64 = flag::new("sync-every", "2500", "messages per sync; the default leaves syncs to --sync-timeout, 1 answers a publish after its sync")
+        sync_every: u64 = flag::new("sync-every", "2500", "number of messages per sync")
             .differing("with 1, OK waits for the sync; by default, only --sync-timeout starts syncs");
         sync_timeout: Duration = flag::new("sync-timeout", "2s", "duration of time per sync").at_least(1);
         = flag::new::<i64>("queue-scan-worker-pool-max", "4", "accepted; timers are exact")

@@ -119,9 +119,8 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
     let mut flags: Vec<&Flag> = flags.iter().collect();
     flags.sort_by_key(|flag| flag.name);
     for flag in flags {
-        let Flag {
-            name, kind, help, ..
-        } = flag;
+        let Flag { name, kind, .. } = flag;
+        let help = meaning(flag);
         let word = kind.word();
         let space = if word.is_empty() { "" } else { " " };
         let default = match (flag.default_on(hostname).as_str(), kind) {
@@ -139,6 +138,16 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
     }
 }
 
+/// Returns the help of a flag, with what the flag does unlike NSQ's.
+fn meaning(flag: &Flag) -> String {
+    let help = flag.help;
+    match flag.effect {
+        Effect::Same => help.to_owned(),
+        Effect::Differs(how) => format!("{help}. Unlike NSQ: {how}"),
+        Effect::Nothing(why) => format!("{help}. No effect: {why}"),
+    }
+}
+
 /// Returns a page of the documentation with the table of `flags` between the marks `<!-- name -->`
 /// and `<!-- end of name -->`.
 ///
@@ -148,8 +157,7 @@ pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
     metrics::page_with_table(page, name, &markdown_table(flags))
 }
 
-/// Returns a table of flags in Markdown, with what each does unlike NSQ's. Without any key, the table has no column for
-/// keys.
+/// Returns a table of flags in Markdown. Without any key, the table has no column for keys.
 fn markdown_table(flags: &[Flag]) -> String {
     let has_keys = flags.iter().any(|flag| flag.key().is_some());
     let mut rows = String::from(if has_keys {
@@ -177,16 +185,8 @@ fn markdown_table(flags: &[Flag]) -> String {
             (true, None) => " | ".to_string(),
             (false, _) => String::new(),
         };
-        let help = flag.help.replace('<', "&lt;").replace('|', "\\|");
-        let effect = match flag.effect {
-            Effect::Same => String::new(),
-            Effect::Differs(how) => format!(". Unlike NSQ: {how}"),
-            Effect::Nothing(why) => format!(". No effect: {why}"),
-        };
-        rows += &format!(
-            "| `--{}` | {kind} | {default} | {key}{help}{effect} |\n",
-            flag.name
-        );
+        let help = meaning(flag).replace('<', "&lt;").replace('|', "\\|");
+        rows += &format!("| `--{}` | {kind} | {default} | {key}{help} |\n", flag.name);
     }
     rows
 }
