@@ -84,7 +84,7 @@ impl OldNode {
             None => format!("nsqd {version}"),
         };
         let mut found = format!(
-            "{url} is {name}: {topics} topics, {channels} channels, {connections} connections with messages"
+            "{url} is {name}: {topics} topics, {channels} channels, {connections} connections"
         );
         if self.info.ringq_version.is_none() && !version.starts_with("1.3.") {
             found += "; ringq is tried with the clients and the files of nsqd 1.3.0";

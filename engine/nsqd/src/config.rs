@@ -57,10 +57,10 @@ program::flags! {
             .within(0, 65535);
         lookupd_tcp_addresses: Option<Vec<String>> = flag::new("lookupd-tcp-address", "", "<addr>:<port> of nsqlookupds, or the name of their SRV records (may be given multiple times)")
             .with_key("nsqlookupd_tcp_addresses").with_field("NSQLookupdTCPAddresses")
-            .differing("each address of a name is an nsqlookupd; SRV records work, too");
+            .differing("each address of a name is an nsqlookupd");
         auth_http_addresses: Vec<String> = flag::new("auth-http-address", "", "<addr>:<port> or URL of an auth server (may be given multiple times)")
             .with_key("auth_http_addresses").with_field("AuthHTTPAddresses")
-            .differing("patterns have the syntax of the regex crate: RE2's without \\Q..\\E and \\C");
+            .differing("patterns lack \\Q..\\E and \\C");
         auth_http_request_method: String = flag::new("auth-http-request-method", "get", "HTTP method of queries to auth servers: get or post");
         http_connect_timeout: Duration = flag::new("http-client-connect-timeout", "2s", "timeout of connecting to auth servers and nsqlookupd over HTTP");
         http_request_timeout: Duration = flag::new("http-client-request-timeout", "5s", "timeout of HTTP requests to auth servers and nsqlookupd");
@@ -68,18 +68,18 @@ program::flags! {
         topology_zone: String = flag::new("topology-zone", "", "zone of this node, for clients that prefer near nodes");
 
         data_path: PathBuf = flag::new("data-path", "", "directory of messages and metadata; by default the current one");
-        mem_queue_count: u64 = flag::new("mem-queue-size", "10000", "number of messages per topic that stay in memory; what is beyond is on disk only")
+        mem_queue_count: u64 = flag::new("mem-queue-size", "10000", "number of messages per topic that stay in memory")
             .at_least(0)
-            .differing("every message is in a file; at least 4 to 32 MiB of a topic stay in memory, too");
-        file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages; values above 64 MiB mean 64 MiB")
+            .differing("all messages are in files; 4 to 32 MiB of a topic stay in memory in any case");
+        file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages")
             .differing("bounds a segment, never above 64 MiB");
-        sync_every: u64 = flag::new("sync-every", "2500", "messages per sync; the default leaves syncs to --sync-timeout, 1 answers a publish after its sync")
-            .differing("1: OK comes after the sync (NSQ: before); 2500: only --sync-timeout starts syncs");
+        sync_every: u64 = flag::new("sync-every", "2500", "number of messages per sync")
+            .differing("with 1, OK waits for the sync; by default, only --sync-timeout starts syncs");
         sync_timeout: Duration = flag::new("sync-timeout", "2s", "duration of time per sync").at_least(1);
-        = flag::new::<i64>("queue-scan-worker-pool-max", "4", "accepted, but has no effect: timers are exact")
-            .without_effect("timers are exact, nothing is scanned");
-        = flag::new::<i64>("queue-scan-selection-count", "20", "accepted, but has no effect: timers are exact")
-            .without_effect("timers are exact, nothing is scanned");
+        = flag::new::<i64>("queue-scan-worker-pool-max", "4", "accepted; timers are exact")
+            .without_effect("nothing is scanned");
+        = flag::new::<i64>("queue-scan-selection-count", "20", "accepted; timers are exact")
+            .without_effect("nothing is scanned");
 
         msg_timeout: Duration = flag::new("msg-timeout", "1m0s", "default duration to wait before requeueing a message");
         msg_timeout_max: Duration = flag::new("max-msg-timeout", "15m0s", "maximum duration before a message will timeout");
@@ -90,13 +90,13 @@ program::flags! {
         heartbeat_interval_max: Duration = flag::new("max-heartbeat-interval", "1m0s", "maximum client configurable duration between heartbeats");
         rdy_count_max: u64 = flag::new("max-rdy-count", "2500", "maximum RDY count for a client");
         output_buffer_bytes_max: u64 = flag::new("max-output-buffer-size", "65536", "maximum client configurable size in bytes of its output buffer")
-            .differing("clients are answered as in NSQ; output always leaves at once");
+            .differing("told to clients; output leaves at once");
         output_buffer_timeout_max: Duration = flag::new("max-output-buffer-timeout", "30s", "maximum client configurable duration between output flushes")
-            .differing("clients are answered as in NSQ; output always leaves at once");
+            .differing("told to clients; output leaves at once");
         output_buffer_timeout_min: Duration = flag::new("min-output-buffer-timeout", "25ms", "minimum client configurable duration between output flushes")
-            .differing("clients are answered as in NSQ; output always leaves at once");
+            .differing("told to clients; output leaves at once");
         output_buffer_timeout: Duration = flag::new("output-buffer-timeout", "250ms", "default duration between output flushes").at_least(1)
-            .differing("clients are answered as in NSQ; output always leaves at once");
+            .differing("told to clients; output leaves at once");
         channel_consumers_max: u64 = flag::new("max-channel-consumers", "0", "maximum number of consumers of a channel; 0 for no limit").at_least(0);
 
         statsd_address: String = flag::new("statsd-address", "", "UDP <addr>:<port> of a statsd daemon for pushing stats");
@@ -123,7 +123,7 @@ program::flags! {
         snappy: bool = flag::new("snappy", "true", "let clients negotiate snappy compression").with_field("SnappyEnabled");
         experiments: Vec<String> = flag::new("enable-experiment", "", "enable an experiment (may be given multiple times): topology-aware-consumption")
             .with_field("Experiments")
-            .differing("near consumers get waiting messages first, too, not only new ones");
+            .differing("near consumers also get waiting messages first");
     }
     own {
         = flag::LOG_FORMAT;

@@ -103,10 +103,10 @@ pub fn examine(mut config: Config, inherited: InheritedSockets) -> Report {
     let path = &config.data_path;
     let data_path = data_path::check(path);
     let is_locked = data_path.state == State::Waiting;
-    let answers = check::is_daemon_at(&config.http_address);
+    let answers = check::runs_at("nsqd", &config.http_address);
     report.add("data-path", data_path);
     if answers && !is_locked {
-        report.add("running-nsqd", other_data_path(&config));
+        report.add("other-nsqd", other_data_path(&config));
     }
     let is_writable = diskq::check_writable(path).is_ok();
     if path.is_dir() {

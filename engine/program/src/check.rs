@@ -7,6 +7,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::process::ExitCode;
 use std::time::Duration;
 
+use nsq_http::NodeInfo;
 use serde_json::json;
 use wire::go_error::system_text;
 
@@ -217,7 +218,7 @@ pub fn flags(options: &Options, refused: Option<String>, doubts: &[String]) -> F
     }
     let count = data.len();
     let mut found = format!(
-        "{count} set; {} mean the same as in NSQ, {differ} differ, {ignored} are ignored",
+        "{count} set: {} the same as in NSQ, {differ} differ, {ignored} ignored",
         same.len()
     );
     for (word, names) in [("only in ringq", own), ("the same", same)] {
@@ -238,8 +239,7 @@ pub fn flags(options: &Options, refused: Option<String>, doubts: &[String]) -> F
 }
 
 /// Tries to listen at each address, and gives all back. `asked` has the names of flags, and their addresses; an empty one
-/// is switched off. An address in use has a daemon that is to be replaced if a daemon of NSQ or ringq answers at
-/// `http_address`.
+/// is switched off. An address in use is that of a daemon to be replaced if the same program answers at `http_address`.
 pub fn addresses(
     program: &str,
     http_address: &str,
@@ -250,7 +250,7 @@ pub fn addresses(
     let mut try_address = |address: &str| {
         let resolved = tcp_address::resolve(address).map_err(|why| Finding::failure(why, ""))?;
         let socket = tcp_socket::listen(resolved, false).map_err(|error| {
-            if error.kind() == io::ErrorKind::AddrInUse && is_daemon_at(http_address) {
+            if error.kind() == io::ErrorKind::AddrInUse && runs_at(program, http_address) {
                 return in_use(address, program);
             }
             Finding::failure(
@@ -278,8 +278,8 @@ pub fn in_use(address: &str, program: &str) -> Finding {
     Finding::waiting(found, "")
 }
 
-/// Returns whether a daemon of NSQ or ringq serves HTTP at an address to listen on.
-pub fn is_daemon_at(address: &str) -> bool {
+/// Returns whether this program of NSQ or ringq serves HTTP at an address to listen on.
+pub fn runs_at(program: &str, address: &str) -> bool {
     let Some(url) = local_url(address) else {
         return false;
     };
@@ -289,9 +289,19 @@ pub fn is_daemon_at(address: &str) -> bool {
         idle_connections_max: 0,
         tls: HttpTls::System { only_tls13: false },
     });
-    client
-        .get(&format!("{url}/ping"))
-        .is_ok_and(|it| it == b"OK")
+    let ping = client.get(&format!("{url}/ping"));
+    if !ping.is_ok_and(|answer| answer == b"OK") {
+        return false;
+    }
+    // nsqadmin has no /info, and that of nsqlookupd has no ports.
+    let found = match client.get(&format!("{url}/info")) {
+        Err(_) => "nsqadmin",
+        Ok(body) => match nsq_http::read::<NodeInfo>(&body) {
+            Ok(info) if info.tcp_port != 0 => "nsqd",
+            _ => "nsqlookupd",
+        },
+    };
+    found == program
 }
 
 /// Returns the URL at which this machine reaches an address to listen on. `None`: there is no such address.

@@ -119,9 +119,8 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
     let mut flags: Vec<&Flag> = flags.iter().collect();
     flags.sort_by_key(|flag| flag.name);
     for flag in flags {
-        let Flag {
-            name, kind, help, ..
-        } = flag;
+        let Flag { name, kind, .. } = flag;
+        let help = meaning(flag);
         let word = kind.word();
         let space = if word.is_empty() { "" } else { " " };
         let default = match (flag.default_on(hostname).as_str(), kind) {
@@ -139,6 +138,16 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
     }
 }
 
+/// Returns the help of a flag, with what the flag does unlike NSQ's.
+fn meaning(flag: &Flag) -> String {
+    let help = flag.help;
+    match flag.effect {
+        Effect::Same => help.to_owned(),
+        Effect::Differs(how) => format!("{help}. Unlike NSQ: {how}"),
+        Effect::Nothing(why) => format!("{help}. No effect: {why}"),
+    }
+}
+
 /// Returns a page of the documentation with the table of `flags` between the marks `<!-- name -->`
 /// and `<!-- end of name -->`.
 ///
@@ -148,24 +157,14 @@ pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
     metrics::page_with_table(page, name, &markdown_table(flags))
 }
 
-/// Returns a table of flags in Markdown. Without any key, the table has no column for keys. Without any other effect than
-/// in NSQ's program, it has no column for that.
+/// Returns a table of flags in Markdown. Without any key, the table has no column for keys.
 fn markdown_table(flags: &[Flag]) -> String {
     let has_keys = flags.iter().any(|flag| flag.key().is_some());
-    let has_effects = flags.iter().any(|flag| flag.effect != Effect::Same);
-    let (key, key_line) = if has_keys {
-        ("config key | ", "---|")
+    let mut rows = String::from(if has_keys {
+        "| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n"
     } else {
-        ("", "")
-    };
-    let (effect, effect_line) = if has_effects {
-        (" unlike NSQ |", "---|")
-    } else {
-        ("", "")
-    };
-    let mut rows = format!(
-        "| flag | type | default | {key}meaning |{effect}\n|---|---|---|{key_line}---|{effect_line}\n"
-    );
+        "| flag | type | default | meaning |\n|---|---|---|---|\n"
+    });
     for flag in flags {
         let kind = match flag.kind {
             Kind::Boolean => "boolean",
@@ -186,17 +185,8 @@ fn markdown_table(flags: &[Flag]) -> String {
             (true, None) => " | ".to_string(),
             (false, _) => String::new(),
         };
-        let help = flag.help.replace('<', "&lt;").replace('|', "\\|");
-        let effect = match (has_effects, flag.effect) {
-            (false, _) => String::new(),
-            (true, Effect::Same) => "  |".to_owned(),
-            (true, Effect::Differs(how)) => format!(" {how} |"),
-            (true, Effect::Nothing(why)) => format!(" no effect: {why} |"),
-        };
-        rows += &format!(
-            "| `--{}` | {kind} | {default} | {key}{help} |{effect}\n",
-            flag.name
-        );
+        let help = meaning(flag).replace('<', "&lt;").replace('|', "\\|");
+        rows += &format!("| `--{}` | {kind} | {default} | {key}{help} |\n", flag.name);
     }
     rows
 }

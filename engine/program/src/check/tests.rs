@@ -115,7 +115,7 @@ fn each_flag_that_is_set_is_compared_with_nsqs() {
         "--extra",
     ]);
     let finding = flags(&set, None, &[]);
-    let found = "4 set; 1 mean the same as in NSQ, 1 differ, 1 are ignored";
+    let found = "4 set: 1 the same as in NSQ, 1 differ, 1 ignored";
     assert_eq!((finding.state, &*finding.found), (State::Ok, found));
     let lines = [
         "--verbose is ignored: NSQ ignores it, too",
@@ -155,19 +155,24 @@ fn addresses_are_tried_and_an_occupant_is_told_from_a_daemon() {
     assert!(check("", "").is_empty());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
-    for (answer, expected) in [("OK", State::Waiting), ("no", State::Failure)] {
+    for (body, expected) in [
+        (r#"{"version":"1.3.0","tcp_port":4150}"#, State::Waiting),
+        (r#"{"version":"1.3.0"}"#, State::Failure),
+    ] {
         let state = std::thread::scope(|scope| {
             scope.spawn(|| {
-                let (mut client, _) = listener.accept().expect("a request");
-                let mut request = [0; 1024];
-                client.read(&mut request).expect("the request");
-                let head = "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n";
-                let answer = format!("{head}{answer}");
-                client.write_all(answer.as_bytes()).expect("sent");
+                for body in ["OK", body] {
+                    let (mut client, _) = listener.accept().expect("a request");
+                    let mut request = [0; 1024];
+                    client.read(&mut request).expect("the request");
+                    let head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
+                    let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
+                    client.write_all(answer.as_bytes()).expect("sent");
+                }
             });
             state(&address, &address)
         });
-        assert_eq!(state, expected, "{answer}");
+        assert_eq!(state, expected, "{body}");
     }
 }
 
