@@ -40,33 +40,6 @@ fn text(message: &Message) -> String {
     String::from_utf8_lossy(message.body()).into_owned()
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn messages_are_received_and_finished() {
-    let nsqd = Daemon::nsqd(&[]);
-    nsqd.create_channel("t", "c");
-    let bodies: Vec<String> = (0..100).map(|index| index.to_string()).collect();
-    let bodies: Vec<&str> = bodies.iter().map(String::as_str).collect();
-    nsqd.publish("t", &bodies);
-    let mut consumer = connected(builder("t", 10).node(node(&nsqd))).await;
-    let mut seen = BTreeSet::new();
-    for _ in 0..100 {
-        let message = next(&mut consumer).await;
-        assert_eq!((message.attempts(), message.topic()), (1, "t"));
-        assert_eq!(message.node(), &node(&nsqd));
-        seen.insert(text(&message));
-        message.finish().await.expect("the connection lives");
-    }
-    assert_eq!(seen, bodies.iter().map(|body| (*body).to_owned()).collect());
-    let stats = consumer.control().stats();
-    assert_eq!(
-        (stats.received, stats.finished, stats.in_flight),
-        (100, 100, 0)
-    );
-    consumer.control().shutdown().await;
-    assert!(consumer.next().await.is_none());
-    nsqd.wait_for_answers("t", "c");
-}
-
 /// Publishes the numbers of a range, as one batch.
 fn publish_numbers(daemon: &Daemon, topic: &str, numbers: std::ops::Range<usize>) {
     let lines: Vec<String> = numbers.map(|number| number.to_string()).collect();
@@ -110,28 +83,6 @@ async fn a_new_node_is_discovered() {
     ready.sort();
     expected.sort();
     assert_eq!(ready, expected);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_killed_node_is_found_again() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let mut nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
-    nsqd.create_channel("t", "c");
-    nsqd.create_channel("t", "fixed");
-    publish_numbers(&nsqd, "t", 0..10);
-    let discovering = builder("t", 5).lookupd(lookupd.http.to_string());
-    let fixed = Consumer::builder("t", "fixed")
-        .config(config(5))
-        .node(node(&nsqd));
-    let mut discovering = connected(discovering).await;
-    let mut fixed = connected(fixed).await;
-    finish_all(&mut discovering, 0..10).await;
-    for _ in 0..2 {
-        nsqd.restart();
-        publish_numbers(&nsqd, "t", 10..20);
-        finish_all(&mut discovering, 10..20).await;
-        finish_all(&mut fixed, 10..20).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -6,10 +6,10 @@
 
 use std::time::Duration;
 
-use ringq_dedup::{Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, UnixTime};
+use ringq_dedup::Filter;
 
-const SEED: u64 = 17;
-const START: UnixTime = UnixTime::from_secs(1_000_000);
+use crate::{START, forgetful, key};
+
 const WINDOW: Duration = Duration::from_secs(30);
 /// The rate for which the filter is made, in keys per second.
 const RATE: f64 = 200.0;
@@ -20,27 +20,6 @@ const LOOKS: u64 = 60;
 
 /// The smallest number of constituents, that of the tools, a larger one, and the largest.
 const CONSTITUENTS: [usize; 4] = [3, 5, 12, 64];
-
-fn forgetful(filters: usize, bound: f64) -> ForgetfulBloom {
-    let options = ForgetfulOptions {
-        filters,
-        window: WINDOW,
-        rate: RATE,
-        false_positives_max: bound,
-        hasher: hasher(),
-    };
-    ForgetfulBloom::new(options, START).expect("valid options")
-}
-
-fn hasher() -> KeyHasher {
-    let mut secret = [0; 16];
-    secret[..8].copy_from_slice(&SEED.to_le_bytes());
-    KeyHasher::new(secret)
-}
-
-fn key(number: u64) -> Fingerprint {
-    hasher().fingerprint(&number.to_le_bytes())
-}
 
 /// A part of the load: its name, its seconds, and the rate as a multiple of [`RATE`] at a part of the phase (0 to 1).
 type Phase = (&'static str, f64, fn(f64) -> f64);
@@ -65,7 +44,7 @@ const PHASES: [Phase; 8] = [
 /// Feeds the phases to a filter with this number of constituents, and checks each of them.
 fn check(filters: usize, bound: f64) {
     let name = format!("forgetful Bloom of {filters} filters");
-    let mut filter = forgetful(filters, bound);
+    let mut filter = forgetful(filters, WINDOW, RATE, bound);
     let (mut fed, mut probed) = (0_u64, 1_u64 << 40);
     let mut began = START;
     println!("{name}, bound {bound}:");
@@ -126,7 +105,7 @@ fn the_forgetful_filter_keeps_its_bound_while_the_load_changes() {
 fn the_window_is_kept_up_to_the_rate_of_the_options() {
     for bound in [0.05, 0.01, 0.001, 1e-5] {
         for filters in CONSTITUENTS {
-            let mut forgetful = forgetful(filters, bound);
+            let mut forgetful = forgetful(filters, WINDOW, RATE, bound);
             for number in 0..(RATE * 300.0) as u64 {
                 let at = START + Duration::from_secs_f64(number as f64 / RATE);
                 forgetful.remember(key(number), at);

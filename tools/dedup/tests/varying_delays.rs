@@ -6,12 +6,11 @@
 
 use std::time::Duration;
 
-use ringq_dedup::{
-    Filter, Fingerprint, ForgetfulBloom, ForgetfulOptions, KeyHasher, UnixTime, arithmetic,
-};
+use ringq_dedup::{Filter, arithmetic};
+
+use crate::{START, forgetful, key};
 
 const SEED: u64 = 4711;
-const START: UnixTime = UnixTime::from_secs(1_000_000);
 const WINDOW: Duration = Duration::from_secs(60);
 const RATE: f64 = 100.0;
 const BOUND: f64 = 0.001;
@@ -58,7 +57,8 @@ impl Delays {
 
     /// Sends messages at `rate` and a copy of each, and returns the number of messages and of recognised copies.
     fn measure(&self, filters: usize, rate: f64) -> (u64, u64) {
-        let mut filter = filter(filters);
+        // The messages come at random, so the rate varies. A filter for the mean would refresh early now and then.
+        let mut filter = forgetful(filters, WINDOW, 1.1 * RATE, BOUND);
         let mut random = fastrand::Rng::with_seed(SEED);
         let count = (SECONDS * rate) as u64;
         // The time and the number of each arrival. The first arrival of a number is the message.
@@ -83,22 +83,6 @@ impl Delays {
         }
         (count, recognised)
     }
-}
-
-fn filter(filters: usize) -> ForgetfulBloom {
-    let options = ForgetfulOptions {
-        filters,
-        window: WINDOW,
-        // The messages come at random, so the rate varies. A filter for the mean would refresh early now and then.
-        rate: 1.1 * RATE,
-        false_positives_max: BOUND,
-        hasher: KeyHasher::new([9; 16]),
-    };
-    ForgetfulBloom::new(options, START).expect("valid options")
-}
-
-fn key(number: u64) -> Fingerprint {
-    KeyHasher::new([9; 16]).fingerprint(&number.to_le_bytes())
 }
 
 /// The filter recognises the part of the copies that the formula says. The window is the same for 3 and 5 filters. A

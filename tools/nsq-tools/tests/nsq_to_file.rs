@@ -88,28 +88,6 @@ fn messages_are_in_flight_until_they_are_synced() {
     run.expect_files(&[("out/t", "a\nb\nb\nc\nd\n")]);
 }
 
-/// The first message is synced alone. The next ones are synced as soon as they have 4 MiB, also if no others follow.
-#[test]
-fn large_messages_are_synced_beside_those_that_come_meanwhile() {
-    let nsqd = Daemon::nsqd(&[]);
-    let run = Run::new(&nsqd, "-sync-interval=1h -max-in-flight=1000");
-    let rest = "x".repeat(1_000_000);
-    let body = |number: usize| format!("{number} {rest}");
-    for first in (0..40).step_by(4) {
-        let bodies: Vec<String> = (first..first + 4).map(body).collect();
-        nsqd.publish("t", &bodies);
-    }
-    let mut tool = run.start();
-    // 4 MiB are 5 messages, so 1 + 7 * 5 of them are synced.
-    run.wait_for_in_flight(4);
-    tool.stop();
-    run.wait_for_in_flight(0);
-    let files = run.files();
-    let mut lines = files["out/t"].lines();
-    assert!((0..40).all(|number| lines.next() == Some(&body(number))));
-    assert_eq!(lines.next(), None);
-}
-
 #[test]
 fn messages_are_synced_before_they_time_out() {
     let nsqd = Daemon::nsqd(&["--msg-timeout=10s"]);

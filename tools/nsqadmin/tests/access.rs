@@ -366,32 +366,6 @@ fn graphite_has_no_page_below_nsqadmins_address() {
 }
 
 #[test]
-fn rates_come_from_graphite() {
-    let lookupd = Daemon::nsqlookupd(&[]);
-    let graphite = HttpServer::start(|_, before| {
-        let status = if before == 2 { 500 } else { 200 };
-        Answer::new(
-            status,
-            [r#"[{"datapoints":[[240,1]]}]"#, "[]", "", "<"][before],
-        )
-    });
-    let url = format!("--graphite-url={}", graphite.url(""));
-    let admin = Admin::start_at(&[&lookupd], &[&url]);
-    let target = "/api/graphite?metric=rate&target=sumSeries(a.*)";
-    for rate in ["4.00", "N/A"] {
-        assert_eq!(admin.json(target), json!({"rate": rate}));
-    }
-    for _ in 0..2 {
-        admin.get_error(target, 500, "INTERNAL_ERROR");
-    }
-    let asked = graphite.requests()[0].target().to_owned();
-    assert_eq!(
-        asked,
-        "/render?format=json&from=-120sec&target=sumSeries%28a.%2A%29&until=-60sec"
-    );
-}
-
-#[test]
 fn the_files_of_the_page_are_cached_and_compressed() {
     let admin = Admin::start_alone(&[]);
     let with = |header: &str| admin.ask("GET", "/static/main.js", &[header], "");
