@@ -5,7 +5,7 @@
 //!   (the server)                  (checks, in nsqd's order)
 //! ```
 //!
-//! [`HttpBroker`] reaches the topics, on whichever shard they are. `http/server.rs` has the connections: each is served on one
+//! [`HttpBroker`] reaches the topics, on whichever shard they are. `http_server.rs` has the connections: each is served on one
 //! shard, so nothing here is `Send`, and nothing is shared.
 
 use std::sync::atomic::Ordering;
@@ -17,7 +17,6 @@ use program::http::{
 
 use crate::config::TlsRequired;
 
-use broker::HttpBroker;
 use route::Endpoint;
 
 mod admin;
@@ -29,12 +28,11 @@ mod metrics;
 mod peek;
 mod publish;
 mod route;
-pub(crate) mod server;
 mod stats;
 
 use admin::{Action, Command};
 use bodies::Bodies;
-pub(crate) use broker::stats_of_all;
+pub(crate) use broker::{HttpBroker, stats_of_all};
 pub(crate) use config::{LOG_LEVEL, LOOKUPD_ADDRESSES};
 pub(crate) use stats::memory_fields;
 

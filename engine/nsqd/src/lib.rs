@@ -8,7 +8,7 @@
 //!   main ──► config ──► daemon ──► lock, preflight, recovery ──► one shard per core
 //!                                                                       │
 //!   shard/connection (TCP) ───┐                                         ▼
-//!   http/server ──► http ─────┴───────────────────────► shard: engine_rules::Broker
+//!   http_server ──► http ─────┴───────────────────────► shard: engine_rules::Broker
 //!                                                        │  └──► shard/mail ──► other shards
 //!                                                        └─────► shard/storage ──► diskq::Keeper
 //! ```
@@ -24,6 +24,7 @@ pub mod config;
 pub mod daemon;
 mod drain;
 pub mod http;
+mod http_server;
 mod lookup;
 pub mod net;
 pub mod preflight;

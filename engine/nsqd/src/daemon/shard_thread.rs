@@ -5,7 +5,7 @@ use super::recovery::StoredTopics;
 use super::scheduler_slice;
 use super::{options, recovery};
 use crate::config::{Config, Rules};
-use crate::http::server;
+use crate::http_server;
 use crate::net::address::{Addresses, ListenAddress};
 use crate::net::listener::Listener;
 use crate::reactor::{self, Engine};
@@ -117,12 +117,12 @@ impl ShardThread {
             tasks.push(reactor::spawn(connection::serve(shard.clone(), tcp)));
         }
         for http in http {
-            tasks.push(reactor::spawn(server::serve(shard.clone(), http)));
+            tasks.push(reactor::spawn(http_server::serve(shard.clone(), http)));
         }
         tasks.extend(
-            https
-                .zip(shard.shared.tls.clone())
-                .map(|(https, tls)| reactor::spawn(server::serve_tls(shard.clone(), https, tls))),
+            https.zip(shard.shared.tls.clone()).map(|(https, tls)| {
+                reactor::spawn(http_server::serve_tls(shard.clone(), https, tls))
+            }),
         );
         report(&started, Ok(()));
         // The sender is dropped only together with the daemon: both mean the end.

@@ -31,7 +31,7 @@ pub(crate) struct HttpBroker {
 
 impl HttpBroker {
     /// Returns the broker of a new connection, which came over TLS or not.
-    pub(super) fn new(shard: Rc<Shard>, is_secure: bool) -> HttpBroker {
+    pub(crate) fn new(shard: Rc<Shard>, is_secure: bool) -> HttpBroker {
         HttpBroker {
             is_secure,
             streak: Cell::new((shard.id, 0)),
@@ -40,7 +40,7 @@ impl HttpBroker {
     }
 
     /// Returns the shard of the topic of the last publish.
-    pub(super) fn better_shard(&self) -> ShardId {
+    pub(crate) fn better_shard(&self) -> ShardId {
         self.streak.get().0
     }
 

@@ -1,7 +1,7 @@
 //! HTTP connections on one shard: accepting, TLS, deadlines, and the move to another shard. [`HttpBroker`] answers the
 //! requests.
 
-use super::HttpBroker;
+use crate::http::HttpBroker;
 use crate::net::address::Peer;
 use crate::net::listener::Listener;
 use crate::net::socket::Taken;
