@@ -8,11 +8,12 @@
 use std::net::SocketAddr;
 use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 
 use crate::dead_port::DeadPort;
 use crate::http::{Response, http};
 use crate::process::Process;
+pub use crate::process::{send_signal, wait_for_end};
 use crate::{TIMEOUT, wait_until};
 
 /// Returns the directory with the binaries of the workspace.
@@ -233,44 +234,6 @@ impl Daemon {
         });
         assert!(is_done, "{topic}/{channel} has messages: {last:?}");
     }
-}
-
-/// Sends a signal by name, such as `TERM`, to a process. After `STOP`, waits until no thread of the process runs. Panics if
-/// there is no such process.
-pub fn send_signal(pid: u32, name: &str) {
-    // The standard library sends only SIGKILL, so the shell's builtin sends the signal.
-    let status = Command::new("sh")
-        .args(["-c", "kill -s \"$0\" \"$1\"", name, &pid.to_string()])
-        .status();
-    assert!(
-        status.is_ok_and(|status| status.success()),
-        "SIG{name} could not be sent to {pid}: has the process ended already?"
-    );
-    if name == "STOP" {
-        // One thread takes the signal, and stops the others when it runs.
-        assert!(wait_until(TIMEOUT, || is_stopped(pid)), "{pid} runs on");
-    }
-}
-
-/// Returns whether all threads of a process are stopped. Source: proc_pid_stat(5).
-fn is_stopped(pid: u32) -> bool {
-    let threads = std::fs::read_dir(format!("/proc/{pid}/task")).expect("the process is there");
-    threads.flatten().all(|thread| {
-        // A thread that has ended is not there any more.
-        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        let state = stat.rsplit_once(") ").map(|(_, rest)| &rest[..1]);
-        state.is_none_or(|state| state == "T")
-    })
-}
-
-/// Waits for the end of a process. Panics if the process still runs after [`TIMEOUT`].
-pub fn wait_for_end(child: &mut Child) -> ExitStatus {
-    let mut status = None;
-    wait_until(TIMEOUT, || {
-        status = child.try_wait().expect("a child can be waited for");
-        status.is_some()
-    });
-    status.expect("the process has ended")
 }
 
 /// Starts a daemon, and returns the process with its addresses of the protocol and of HTTP.
