@@ -212,7 +212,7 @@ fn the_page_about_scaling_shows_what_the_program_prints() {
     let lines = page.lines();
     let commands = lines.filter_map(|line| line.strip_prefix("    nsq-bench plan "));
     let commands: Vec<&str> = commands.collect();
-    assert_eq!(commands.len(), 3);
+    assert_eq!(commands.len(), 2);
     for command in commands {
         let flags = command.replace("docs/", &format!("{}/", docs.display()));
         let (code, printed, stderr) = plan(None, &flags);
