@@ -724,21 +724,6 @@ impl Broker {
         Ok(slice)
     }
 
-    /// Returns where messages are now, because they were not where an earlier peek has found them. The result is shorter
-    /// than `seqs` if the bytes of the budget end before.
-    ///
-    /// # Errors
-    /// There is no such topic any more.
-    pub fn peek_again(
-        &self,
-        topic: &str,
-        seqs: &[Seq],
-        budget: &PeekBudget,
-    ) -> Result<Vec<PeekedFrame>, AdminError> {
-        let topic = &self.topics[self.find_topic(topic)?];
-        Ok(frames_within(topic, seqs.iter().copied(), budget).collect())
-    }
-
     fn log_end(&self, topic: &Topic) -> LogEnd {
         let newest = Seq(topic.log.next_seq().0.saturating_sub(1));
         LogEnd {
