@@ -408,7 +408,7 @@ impl Log {
         for segment in &self.segments.sealed {
             let is_kept = segment.is_held() || self.checkpoints.may_name(segment.named_by);
             assert!(
-                is_kept || segment.is_unjudged,
+                is_kept || segment.is_just_recovered,
                 "a segment stays that nobody needs"
             );
         }

@@ -170,7 +170,7 @@ impl<F: Files> Opening<'_, F> {
                 segment
             }
         };
-        segment.is_unjudged = true;
+        segment.is_just_recovered = true;
         // This applies even if the newest checkpoint does not name the file: see `Checkpoints::found_number`.
         segment.named_by = self.log.checkpoints.last_number();
         self.log.segments.push(segment);

@@ -72,7 +72,7 @@ program::flags! {
             .at_least(0)
             .differing("all messages are in files; 4 to 32 MiB of a topic stay in memory in any case");
         file_bytes_max: u64 = flag::new("max-bytes-per-file", "104857600", "upper bound in bytes of a file of messages")
-            .differing("bounds a segment, never above 64 MiB");
+            .differing("bounds a segment, never above 64 MiB, but a larger MPUB gets its own");
         sync_every: u64 = flag::new("sync-every", "2500", "number of messages per sync")
             .differing("with 1, OK waits for the sync; by default, only --sync-timeout starts syncs");
         sync_timeout: Duration = flag::new("sync-timeout", "2s", "duration of time per sync").at_least(1);

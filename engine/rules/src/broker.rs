@@ -11,7 +11,7 @@ use crate::channel::dead_letters::{LetterBudget, LettersUnderWay};
 use crate::channel::delivery::Delivery;
 use crate::client::output::{Piece, Token, Verb};
 use crate::client::{ANSWER_BYTES_MAX, Blocked, Client, Clients, Ending};
-use crate::forward::Mail;
+use crate::forward::OutgoingMail;
 use crate::ids::{ClientId, ShardId, TopicKey};
 use crate::output::{Change, Level, Output, Refusal, Wakeup};
 use crate::stats::{StatsFilter, StatsSnapshot, UnfinishedSnapshot};
@@ -64,7 +64,7 @@ pub struct Broker {
     /// The remaining budget of this turn.
     work: Work,
     timers: Timers,
-    mail: Mail,
+    mail: OutgoingMail,
     letters: LettersUnderWay,
     /// The topics whose logs take no messages: a sync has failed, or the keeper cannot make a segment.
     unhealthy: BTreeSet<TopicKey>,
@@ -162,7 +162,7 @@ impl Broker {
             to_do: ToDo::default(),
             work: Work::new(options.turn_entries),
             timers: Timers::default(),
-            mail: Mail::new(options.shard, options.shards),
+            mail: OutgoingMail::new(options.shard, options.shards),
             letters: LettersUnderWay::default(),
             unhealthy: BTreeSet::new(),
             may_have_undos: false,

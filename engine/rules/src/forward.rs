@@ -76,15 +76,15 @@ pub struct ForwardId {
 
 /// The mail of a shard to all shards, itself included: publishes, and answers to publishes.
 #[derive(Debug)]
-pub(crate) struct Mail {
+pub(crate) struct OutgoingMail {
     from: ShardId,
     batches: Vec<ForwardBatch>,
     replies: Vec<Vec<ForwardReply>>,
 }
 
-impl Mail {
-    pub(crate) fn new(from: ShardId, shards: u32) -> Mail {
-        Mail {
+impl OutgoingMail {
+    pub(crate) fn new(from: ShardId, shards: u32) -> OutgoingMail {
+        OutgoingMail {
             from,
             batches: (0..shards).map(|_| ForwardBatch::new(from)).collect(),
             replies: (0..shards).map(|_| Vec::new()).collect(),

@@ -2,8 +2,8 @@
 //! clients, and the filter that says which of them are asked for.
 //!
 //! Every shard answers a [`StatsFilter`] with one [`StatsSnapshot`]; the shell merges them
-//! ([`StatsSnapshot::merge`]). Nothing here counts: the counters live in the topic, the channel and
-//! the client, and are copied out. The fields and their order are those of nsqd's JSON. Fields
+//! ([`StatsSnapshot::merge`]). The topic, the channel and the client own their
+//! counters, which are copied out. The fields and their order are those of nsqd's JSON. Fields
 //! that nsqd lacks come last, except for `unclaimed_dropped_count`.
 
 use crate::ids::{ClientId, TopicKey};

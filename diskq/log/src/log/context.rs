@@ -20,8 +20,8 @@ pub struct LogOptions {
     pub segment_bytes_min: u32,
     /// The size up to which segments grow with the flow.
     pub segment_bytes_steady: u32,
-    /// The size up to which segments grow with the live backlog: [`SPILLED_BYTES`], or `--max-bytes-per-file` if that
-    /// is less.
+    /// The size up to which segments grow with the live backlog: `--max-bytes-per-file`, at most 64 MiB. A larger batch
+    /// gets a segment of its size.
     pub segment_bytes_max: u32,
     /// Messages kept in memory (`--mem-queue-size`); beyond that sealed segments are only on disk.
     pub resident_messages: u64,

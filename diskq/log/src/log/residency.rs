@@ -88,7 +88,7 @@ impl Log {
     /// Lets go of every segment that nobody holds. Call this once, after start-up has retained all owed messages.
     pub fn release_unheld(&mut self) {
         for segment in &mut self.segments.sealed {
-            segment.is_unjudged = false;
+            segment.is_just_recovered = false;
         }
         self.drop_unneeded();
         if self.segments.iter().any(|segment| !segment.is_held()) {
@@ -137,7 +137,7 @@ impl Log {
         if segment.is_held() {
             return false;
         }
-        if segment.is_unjudged || self.checkpoints.may_name(segment.named_by) {
+        if segment.is_just_recovered || self.checkpoints.may_name(segment.named_by) {
             // No consumer needs its copy in memory.
             if matches!(segment.residency, Residency::Loaded(_)) {
                 self.make_cold(index);

@@ -73,7 +73,7 @@ pub struct Segment {
     pub is_doubtful: bool,
     /// True if the segment was found at the start, and [`Log::release_unheld`](super::Log::release_unheld) has not
     /// judged it yet.
-    pub is_unjudged: bool,
+    pub is_just_recovered: bool,
     /// The read that touched it last.
     pub(super) read_at: u64,
     /// The segment stays in memory until this time: its reader has not come yet, or its last spill has failed.
@@ -99,7 +99,7 @@ impl Segment {
             is_unreadable: false,
             is_durable: false,
             is_doubtful: false,
-            is_unjudged: false,
+            is_just_recovered: false,
             read_at: 0,
             keep_until: Duration::ZERO,
         }

@@ -346,7 +346,7 @@ impl Broker {
 /// Moves dead letters from their channels to the dead-letter topics, which may belong to any shard.
 ///
 /// ```text
-///   Channel::take_dead_letters ──► Mail::to(owner) ──► Topic::publish, and a waiter for the sync
+///   Channel::take_dead_letters ──► OutgoingMail::to(owner) ──► Topic::publish, and a waiter for the sync
 ///   Channel::finish_dead_letter ◄── reply: stored ◄─────────┘
 ///   Channel::return_dead_letter ◄── reply: refused
 /// ```
