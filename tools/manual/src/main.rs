@@ -73,7 +73,7 @@ fn programs() -> Vec<(&'static str, Command)> {
 
 /// Returns a table of flags as a command of clap. Only pages and completions are made of it.
 fn command(program: &'static Program, about: &'static str) -> Command {
-    let original = program.flags.iter().map(|flag| arg(flag));
+    let original = program.flags.iter().map(arg);
     let own = program.own_flags.iter();
     let own = own.map(|flag| arg(flag).help_heading("Flags that the original does not have"));
     Command::new(program.name)
