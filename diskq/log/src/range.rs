@@ -95,7 +95,7 @@ pub fn normalise(ranges: &mut Vec<SeqRange>) {
 pub fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
     let mut left = Vec::new();
     let mut start = range.start;
-    for other in within(range, others) {
+    for other in meeting(range, others) {
         push_joined(&mut left, SeqRange::new(start, other.start));
         start = other.end;
     }
@@ -106,12 +106,14 @@ pub fn without(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
 /// Returns the parts of `range` that the sorted, disjoint `others` hold.
 #[must_use]
 pub fn within(range: SeqRange, others: &[SeqRange]) -> Vec<SeqRange> {
-    if range.is_empty() {
-        return Vec::new();
-    }
+    meeting(range, others).collect()
+}
+
+/// The parts of `range` that the sorted, disjoint `others` hold, one after the other.
+pub(crate) fn meeting(range: SeqRange, others: &[SeqRange]) -> impl Iterator<Item = SeqRange> {
     let first = others.partition_point(|other| other.end <= range.start);
-    let meeting = others[first..]
-        .iter()
-        .take_while(|other| other.start < range.end);
-    meeting.map(|other| other.intersection(&range)).collect()
+    let near = others[first..].iter();
+    let near = near.take_while(move |other| other.start < range.end);
+    let parts = near.map(move |other| other.intersection(&range));
+    parts.filter(|part| !part.is_empty())
 }

@@ -13,7 +13,7 @@ use super::content::{
 };
 use super::runs::{CheckpointRun, Runs};
 use crate::crc::crc32c;
-use crate::range::{SeqRange, within};
+use crate::range::{SeqRange, meeting};
 
 pub(super) const MAGIC: [u8; 4] = *b"RQCP";
 pub(super) const VERSION: u16 = 2;
@@ -445,7 +445,7 @@ fn is_consistent(checkpoint: &Checkpoint) -> Result<bool, TryReserveError> {
         if !are_apart(&runs)
             || dropped
                 .iter()
-                .any(|range| !within(*range, &runs).is_empty())
+                .any(|range| meeting(*range, &runs).next().is_some())
         {
             return Ok(false);
         }

@@ -87,8 +87,9 @@ async fn search(broker: &HttpBroker, wanted: Wanted) -> Result<Answer, Failure> 
         let outcome;
         (answer, outcome) = receiver.await.map_err(|_| BUSY)?;
         question.place = answer.next;
-        let is_over = answer.is_full() || answer.next.is_none() || started.elapsed() >= TIME_MAX;
-        if outcome == Taken::Whole && is_over {
+        let is_done = answer.is_full() || answer.next.is_none();
+        // A message that moves each time that it is looked for must not keep the thread.
+        if (outcome == Taken::Whole && is_done) || started.elapsed() >= TIME_MAX {
             return Ok(answer);
         }
     }
