@@ -66,7 +66,8 @@ impl Machine {
             }
         }
         // It stands for NSQ's nsqd, and starts only on a directory that has a topic's queues.
-        let original = "cd \"${1#--data-path=}\" && ls nsqd.dat *.diskqueue.meta.dat";
+        let original =
+            "cd \"$(echo \"$*\" | sed 's/.*--data-path=//')\" && ls nsqd.dat *.diskqueue.meta.dat";
         machine.write_program("bin/nsqd", original);
         machine
     }
