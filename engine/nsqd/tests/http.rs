@@ -22,6 +22,7 @@ fn send(broker: &Broker, head: &[&str], body: &str) -> Response {
 fn requests_are_logged_but_not_publishes() {
     let broker = Broker::start(1, &[]);
     broker.admin("/topic/create?topic=t");
+    broker.wait_for_log("200 POST /topic/create?topic=t (");
     let bad_escape = "invalid URL escape \"%zz\"";
     let rows = [
         (
