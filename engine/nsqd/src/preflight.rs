@@ -108,9 +108,13 @@ pub fn examine(mut config: Config, inherited: InheritedSockets) -> Report {
     let local = local_node(&config, is_locked, &places);
     let node = old_node(&config, local.as_ref());
     let runs_here = is_locked || local.is_some();
+    let has_port = |port| match &node {
+        Some(node) => node.as_ref().is_ok_and(|node| node.has_port(port)),
+        // Without HTTP, an nsqd cannot be asked.
+        None => check::local_address(&config.http_address).is_none(),
+    };
     for place in &mut places {
-        let node = node.as_ref().and_then(|node| node.as_ref().ok());
-        place.judge_in_use(node, runs_here);
+        place.judge_in_use(runs_here, has_port);
     }
     if local.is_some() && !is_locked && matches!(node, Some(Ok(_))) {
         report.add("other-nsqd", other_data_path(&config));
@@ -174,8 +178,8 @@ fn local_node(config: &Config, is_locked: bool, places: &[TriedPlace<'_>]) -> Op
     };
     let address = check::local_address(&config.http_address)?.to_string();
     let like = config.like.trim_start_matches("http://");
-    let is_named =
-        [&address, &config.http_address].contains(&&like.trim_end_matches('/').to_owned());
+    let like = like.trim_end_matches('/');
+    let is_named = like == address || like == config.http_address;
     (places.iter().any(is_taken) && (is_locked || is_named)).then_some(address)
 }
 

@@ -6,7 +6,6 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use nsqd_check::old_node::OldNode;
 use program::check::{State, in_use, local_address};
 use program::inherited::{InheritedSocket, InheritedSockets};
 use program::tcp_address;
@@ -263,19 +262,17 @@ pub(super) fn check(config: &Config, inherited: InheritedSockets) -> Vec<TriedPl
 }
 
 impl TriedPlace<'_> {
-    /// Decides whether an address in use waits for the nsqd that runs here, or is a stranger's. `node` is that nsqd, or the
-    /// one of `--like`.
-    pub(super) fn judge_in_use(&mut self, node: Option<&OldNode>, runs_here: bool) {
+    /// Decides whether an address in use waits for the nsqd that runs here, which has some ports, or is a stranger's.
+    pub(super) fn judge_in_use(&mut self, runs_here: bool, has_port: impl Fn(u16) -> bool) {
         if self.finding.state != State::Waiting {
             return;
         }
         // An nsqd tells no port of HTTPS, and no path of a unix socket.
-        let port = match self.flag {
+        let told = match self.flag {
             "tcp-address" | "http-address" => local_address(self.address),
             _ => None,
         };
-        let knows = |port: SocketAddr| node.is_some_and(|node| node.has_port(port.port()));
-        if runs_here && port.is_none_or(knows) {
+        if runs_here && told.is_none_or(|address| has_port(address.port())) {
             self.finding = in_use(self.address, "nsqd");
         } else {
             self.finding.state = State::Failure;
