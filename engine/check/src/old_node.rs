@@ -27,7 +27,8 @@ const CLIENTS_MAX: usize = 20;
 pub struct OldNode {
     url: String,
     info: NodeInfo,
-    stats: Stats,
+    /// The error says why the node does not tell its figures.
+    stats: Result<Stats, String>,
 }
 
 impl OldNode {
@@ -56,28 +57,35 @@ impl OldNode {
             let stats: serde_json::Result<Stats> = nsq_http::read(&body);
             stats.map_err(|error| error.to_string())
         });
-        match stats {
-            Ok(stats) => Ok(OldNode { url, info, stats }),
-            Err(why) => Err(Finding::warning(
-                format!("the nsqd at {url} does not tell its figures: {why}"),
-                "try again; if the answer is too long, read its /stats yourself",
-            )),
-        }
+        Ok(OldNode { url, info, stats })
+    }
+
+    /// Returns whether the node listens at a port.
+    pub fn has_port(&self, port: u16) -> bool {
+        [self.info.tcp_port, self.info.http_port].contains(&port.into())
     }
 
     /// Judges the node, each finding with the name of its check. `free_bytes` of the data path are free, if that is known.
     pub fn judge(&self, free_bytes: Option<u64>) -> Vec<(&'static str, Finding)> {
+        let stats = match &self.stats {
+            Ok(stats) => stats,
+            Err(why) => {
+                let found = format!("the nsqd at {} does not tell its figures: {why}", self.url);
+                let advice = "try again; if the answer is too long, read its /stats yourself";
+                return vec![("running-nsqd", Finding::warning(found, advice))];
+            }
+        };
+        let clients = clients(stats);
         vec![
-            ("running-nsqd", self.figures()),
-            ("clients", judge_clients(&self.clients())),
-            ("features", judge_features(&self.clients())),
-            ("backlog", judge_backlog(&self.stats, free_bytes)),
+            ("running-nsqd", self.figures(stats, clients.len())),
+            ("clients", judge_clients(&clients)),
+            ("features", judge_features(&clients)),
+            ("backlog", judge_backlog(stats, free_bytes)),
         ]
     }
 
-    fn figures(&self) -> Finding {
-        let (topics, channels) = (self.stats.topics.len(), channels(&self.stats).count());
-        let connections = self.clients().len();
+    fn figures(&self, stats: &Stats, connections: usize) -> Finding {
+        let (topics, channels) = (stats.topics.len(), channels(stats).count());
         let (url, version) = (&self.url, &self.info.version);
         let name = match &self.info.ringq_version {
             Some(ringq) => format!("the nsqd of ringq {ringq}"),
@@ -94,16 +102,20 @@ impl OldNode {
         });
         Finding::ok(found).with(Vec::new(), data)
     }
+}
 
-    /// Returns the connections. One that publishes and consumes is in two lists.
-    fn clients(&self) -> Vec<&ClientStats> {
-        let consumers = channels(&self.stats).flat_map(|channel| channel.clients.iter().flatten());
-        let mut known = BTreeSet::new();
-        consumers
-            .chain(&self.stats.producers)
-            .filter(|client| known.insert(&client.remote_address))
-            .collect()
-    }
+/// Returns the connections. One that publishes and consumes is in two lists. All clients of a unix socket have the address
+/// `@`, so the address alone does not tell them apart.
+fn clients(stats: &Stats) -> Vec<&ClientStats> {
+    let consumers = channels(stats).flat_map(|channel| channel.clients.iter().flatten());
+    let mut known = BTreeSet::new();
+    consumers
+        .chain(&stats.producers)
+        .filter(|it| {
+            let name = (&it.remote_address, &it.client_id);
+            known.insert((name, it.connect_ts, &it.user_agent))
+        })
+        .collect()
 }
 
 fn channels(stats: &Stats) -> impl Iterator<Item = &nsq_http::ChannelStats> {
@@ -254,12 +266,12 @@ fn judge_backlog(stats: &Stats, free_bytes: Option<u64>) -> Finding {
         let channels = topic.channels.iter();
         let waiting = channels
             .clone()
-            .map(|it| it.depth + it.in_flight_count + it.deferred_count);
-        let messages = natural(topic.depth).saturating_add(waiting.map(natural).sum());
+            .flat_map(|it| [it.depth, it.in_flight_count, it.deferred_count]);
+        let messages = sum(waiting.chain([topic.depth]));
         let mean = natural(topic.message_bytes).checked_div(natural(topic.message_count));
-        count += messages;
-        on_disk += natural(topic.backend_depth);
-        on_disk += channels.map(|it| natural(it.backend_depth)).sum::<u64>();
+        count = count.saturating_add(messages);
+        let backends = channels.map(|it| it.backend_depth);
+        on_disk = on_disk.saturating_add(sum(backends.chain([topic.backend_depth])));
         let record = mean.unwrap_or(0).saturating_add(RECORD_BYTES);
         bytes = bytes.saturating_add(messages.saturating_mul(record));
     }
@@ -286,6 +298,11 @@ fn judge_backlog(stats: &Stats, free_bytes: Option<u64>) -> Finding {
         }
     };
     finding.with(Vec::new(), data)
+}
+
+/// Returns the sum of figures that another program tells.
+fn sum(numbers: impl Iterator<Item = i64>) -> u64 {
+    numbers.map(natural).fold(0, u64::saturating_add)
 }
 
 /// A figure as another program tells it.

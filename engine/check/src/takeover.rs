@@ -117,15 +117,22 @@ fn judge(
     // The new files are complete before the old ones are set aside. Beside its body, a message has 30 bytes in a file of
     // the original and 50 in a segment: 1.65 times as much for a body of one byte, and 1.1 times for 170 bytes.
     let needed_bytes = bytes.saturating_add(bytes / 100 * 65);
+    // The takeover stores a message of several channels once, so the largest queue needs its room at least.
+    let least_bytes = bytes / (queue_count as u64).max(1);
     let finding = match free_bytes {
-        Some(free_bytes) if free_bytes < needed_bytes => Finding::warning(
-            format!(
+        Some(free_bytes) if free_bytes < needed_bytes => {
+            let found = format!(
                 "{found}; that needs up to {}, and {} are free: without the room, the start fails and changes nothing",
                 bytes_text(needed_bytes),
                 bytes_text(free_bytes)
-            ),
-            "make room on the file system of --data-path",
-        ),
+            );
+            let advice = "make room on the file system of --data-path";
+            if free_bytes < least_bytes {
+                Finding::failure(found, advice)
+            } else {
+                Finding::warning(found, advice)
+            }
+        }
         _ if !unlisted.is_empty() => Finding::warning(
             found,
             "if their messages are wanted, bring back the nsqd.dat that lists them before the start",
@@ -229,6 +236,8 @@ mod tests {
             text.contains("that needs up to 1.6 KiB, and 1.6 KiB are free"),
             "{text}"
         );
+        assert_eq!(found(due(3, 1000, &[]), Some(333)).0, State::Warning);
+        assert_eq!(found(due(3, 1000, &[]), Some(332)).0, State::Failure);
         let (state, text) = found(due(0, 0, &["orders", "orders:billing"]), Some(1 << 30));
         assert_eq!(state, State::Warning);
         assert!(

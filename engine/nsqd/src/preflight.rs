@@ -37,7 +37,7 @@ pub(crate) mod data_path;
 mod engine;
 mod limits;
 
-use addresses::{Place, Reserved, places};
+use addresses::{Place, Reserved, TriedPlace, places};
 #[cfg(test)]
 pub(crate) use engine::is_usable;
 pub use engine::{is_kernel_too_old, prepare_system};
@@ -103,9 +103,20 @@ pub fn examine(mut config: Config, inherited: InheritedSockets) -> Report {
     let path = &config.data_path;
     let data_path = data_path::check(path);
     let is_locked = data_path.state == State::Waiting;
-    let answers = check::runs_at("nsqd", &config.http_address);
     report.add("data-path", data_path);
-    if answers && !is_locked {
+    let mut places = addresses::check(&config, inherited);
+    let local = local_node(&config, is_locked, &places);
+    let node = old_node(&config, local.as_ref());
+    let runs_here = is_locked || local.is_some();
+    let has_port = |port| match &node {
+        Some(node) => node.as_ref().is_ok_and(|node| node.has_port(port)),
+        // Without HTTP, an nsqd cannot be asked.
+        None => check::local_address(&config.http_address).is_none(),
+    };
+    for place in &mut places {
+        place.judge_in_use(runs_here, has_port);
+    }
+    if local.is_some() && !is_locked && matches!(node, Some(Ok(_))) {
         report.add("other-nsqd", other_data_path(&config));
     }
     let is_writable = diskq::check_writable(path).is_ok();
@@ -126,10 +137,14 @@ pub fn examine(mut config: Config, inherited: InheritedSockets) -> Report {
         report.add("segments", segments);
         report.add("sync-speed", syncs);
     }
-    report.extend(addresses::check(&config, inherited, is_locked || answers));
+    report.extend(places.into_iter().map(|place| (place.flag, place.finding)));
     if has_good_flags {
         report.add("nsqlookupds", nsqlookupds(&config));
-        report.extend(old_node(&config, answers));
+    }
+    match node {
+        Some(Ok(node)) => report.extend(node.judge(disk::free_bytes(path))),
+        Some(Err(finding)) => report.add("running-nsqd", finding),
+        None => {}
     }
     report
 }
@@ -155,18 +170,23 @@ fn nsqlookupds(config: &Config) -> Option<Finding> {
     }
 }
 
-/// Asks the nsqd that is to be replaced: that of `--like`, or else the nsqd that `answers` at the HTTP address.
-fn old_node(config: &Config, answers: bool) -> Vec<(&'static str, Finding)> {
-    let local = || check::local_url(&config.http_address).filter(|_| answers);
-    let named = Some(&config.like).filter(|like| !like.is_empty());
-    let Some(address) = named.cloned().or_else(local) else {
-        return Vec::new();
+/// Returns the HTTP address of the nsqd that runs here, if one does. A connection to a socket that systemd holds starts an
+/// nsqd, so nothing is asked unless an nsqd has locked the data path, or --like names the address.
+fn local_node(config: &Config, is_locked: bool, places: &[TriedPlace<'_>]) -> Option<String> {
+    let is_taken = |place: &TriedPlace<'_>| {
+        place.flag == "http-address" && place.finding.state == State::Waiting
     };
-    let node = tls::http_settings_of_check(config)
-        .map_err(|why| Finding::warning(why, ""))
-        .and_then(|settings| OldNode::ask(&HttpClient::new(settings), &address));
-    match node {
-        Ok(node) => node.judge(disk::free_bytes(&config.data_path)),
-        Err(finding) => vec![("running-nsqd", finding)],
-    }
+    let address = check::local_address(&config.http_address)?.to_string();
+    let like = config.like.trim_start_matches("http://");
+    let like = like.trim_end_matches('/');
+    let is_named = like == address || like == config.http_address;
+    (places.iter().any(is_taken) && (is_locked || is_named)).then_some(address)
+}
+
+/// Asks the nsqd that is to be replaced: that of `--like`, or else the one at the address `local`.
+fn old_node(config: &Config, local: Option<&String>) -> Option<Result<OldNode, Finding>> {
+    let named = Some(&config.like).filter(|like| !like.is_empty());
+    let address = named.or(local)?;
+    let settings = tls::http_settings_of_check(config).map_err(|why| Finding::warning(why, ""));
+    Some(settings.and_then(|settings| OldNode::ask(&HttpClient::new(settings), address)))
 }

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
+use std::io::ErrorKind;
 use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -377,6 +378,10 @@ fn a_taken_port_is_named_and_so_is_a_port_that_is_given_twice() {
     let parts = [&*taken, "address already in use", "choose another port"];
     report.says("http-address", "failure", &parts);
     report.says("tcp-address", "ok", &["is free"]);
+    // systemd starts an nsqd at the first connection to its socket.
+    holder.set_nonblocking(true).expect("ours");
+    let connected = holder.accept().map_err(|error| error.kind());
+    assert_eq!(connected.unwrap_err(), ErrorKind::WouldBlock);
     drop(holder);
     let twice = format!("--tcp-address={taken}");
     let report = Report::of(check(&[], data.path(), &[&flag, &twice]));
@@ -513,6 +518,11 @@ fn a_running_broker_is_not_disturbed() {
     let mut producer = broker.client();
     let tcp = format!("--tcp-address={}", broker.tcp_addr());
     let http = format!("--http-address={}", broker.http_addr());
+    // Each address in use was that of the broker.
+    let stranger = TcpListener::bind("127.0.23.4:0").expect("a port is free");
+    let stranger = format!("--tcp-address={}", stranger.local_addr().expect("bound"));
+    let report = Report::of(check(&[], &path, &[&stranger, &http]));
+    assert_eq!(report.failures(), ["tcp-address"], "{}", report.exit);
     for round in 0..3 {
         let report = Report::of(check(&[], &path, &[&tcp, &http]));
         assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
@@ -556,8 +566,9 @@ fn a_running_broker_with_another_data_path_is_named() {
     let mut broker = Broker::start_on("127.0.23.5", 1, &[]);
     let data = scratch();
     let http = format!("--http-address={}", broker.http_addr());
+    let like = format!("--like=http://{}", broker.http_addr());
     let exit = run(
-        &mut check(&[], data.path(), &["--check", "--", &http]),
+        &mut check(&[], data.path(), &["--check", &like, "--", &http]),
         TIMEOUT,
     );
     assert_eq!((exit.code(), exit.stderr.as_str()), (0, ""), "{exit}");

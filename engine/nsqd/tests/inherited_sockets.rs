@@ -119,7 +119,7 @@ fn a_socket_that_cannot_be_used_is_fatal() {
 fn the_sockets_of_another_process_are_left_alone() {
     let via = ["env", "LISTEN_FDS=2", "LISTEN_PID=1"].map(str::to_owned);
     let broker = Launch::new(1, &[]).via(via.to_vec()).start();
-    broker.wait_for_log("WARNING: the sockets of LISTEN_FDS are for process 1, not for this one, and are not used - ");
+    broker.wait_for_log("WARNING: the sockets of LISTEN_FDS are not used: they are for process 1, not for this one - ");
 }
 
 #[test]

@@ -2,18 +2,21 @@
 //! findings. [`flags`] and [`addresses`] are the checks that all daemons share.
 
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
-use std::net::{IpAddr, Ipv4Addr};
+use std::io::{self, Read as _, Write as _};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use nsq_http::NodeInfo;
 use serde_json::json;
+use socket2::Socket;
 use wire::go_error::system_text;
 
 use crate::flag::{self, Effect, FlagOf, Kind, Words};
 use crate::go_value::parse_bool;
 use crate::http_client::{HttpClient, HttpSettings, HttpTls};
+use crate::inherited::InheritedSockets;
+use crate::log::Escaped;
 use crate::{FlagValue, Options, Value, tcp_address, tcp_socket};
 
 mod finding;
@@ -108,7 +111,8 @@ impl Report {
         states.max().unwrap_or(State::Ok)
     }
 
-    /// For people: a line for each check, below it what to do, and a line for them all.
+    /// For people: a line for each check, below it what to do, and a line for them all. A text may come from a client, so
+    /// its control characters are quoted: none forges a line or commands the terminal.
     fn text(&self) -> String {
         let mut text = String::new();
         for (name, finding) in &self.findings {
@@ -119,12 +123,13 @@ impl Report {
                 State::Failure => "FAIL",
             };
             // Writing to a String cannot fail.
-            let _ = writeln!(text, "{word}  {name:<14}{}", finding.found);
+            let _ = writeln!(text, "{word}  {name:<14}{}", Escaped(&finding.found));
             for line in &finding.details {
-                let _ = writeln!(text, "{:20}{line}", "");
+                let _ = writeln!(text, "{:20}{}", "", Escaped(line));
             }
             if !finding.advice.is_empty() {
-                let _ = writeln!(text, "{:20}What to do: {}", "", finding.advice);
+                let advice = Escaped(&finding.advice);
+                let _ = writeln!(text, "{:20}What to do: {advice}", "");
             }
         }
         text + &self.summary() + "\n"
@@ -238,38 +243,80 @@ pub fn flags(options: &Options, refused: Option<String>, doubts: &[String]) -> F
     .with(others, data)
 }
 
-/// Tries to listen at each address, and gives all back. `asked` has the names of flags, and their addresses; an empty one
-/// is switched off. An address in use is that of a daemon to be replaced if the same program answers at `http_address`.
-pub fn addresses(
+/// Tries to listen at each address, and gives all back. `flags` are names and values, as [`InheritedSockets::assign`] takes
+/// them. The first `needed_count` must have an address, and the others are switched off by an empty one. An address in use
+/// waits for a daemon to be replaced if this `program` answers there.
+pub fn addresses<const N: usize>(
     program: &str,
-    http_address: &str,
-    asked: &[(&'static str, &str)],
+    flags: [(&'static str, &str); N],
+    needed_count: usize,
+    inherited: InheritedSockets,
 ) -> Vec<(&'static str, Finding)> {
+    let sockets = match inherited.assign(flags) {
+        Ok(sockets) => sockets,
+        Err(why) => return vec![("sockets", Finding::failure(why, ""))],
+    };
     // Two flags with one address find each other.
     let mut taken = Vec::new();
-    let mut try_address = |address: &str| {
-        let resolved = tcp_address::resolve(address).map_err(|why| Finding::failure(why, ""))?;
-        let socket = tcp_socket::listen(resolved, false).map_err(|error| {
-            if error.kind() == io::ErrorKind::AddrInUse && runs_at(program, http_address) {
-                return in_use(address, program);
+    let mut findings = Vec::new();
+    for (index, ((name, address), socket)) in flags.into_iter().zip(sockets).enumerate() {
+        let is_off = address.is_empty() && index >= needed_count;
+        let finding = match socket {
+            Some(socket) => match socket.check_tcp(program) {
+                Ok(()) => Finding::ok(format!(
+                    "{} is inherited",
+                    tcp_address::text(&socket.address)
+                )),
+                Err(why) => Finding::failure(why, ""),
+            },
+            None if is_off => continue,
+            None => try_address(program, address, &mut taken),
+        };
+        findings.push((name, address, finding));
+    }
+    // An answer may take its time, and a start may want the addresses meanwhile.
+    drop(taken);
+    let http = flags.iter().find(|(name, _)| *name == "http-address");
+    let http = http.map_or("", |(_, address)| address);
+    let judge = |(name, address, mut finding): (&'static str, &str, Finding)| {
+        if finding.state == State::Waiting {
+            // Nothing is asked over TLS.
+            let is_own = match name {
+                "tcp-address" => is_nsqlookupd_at(address),
+                _ => runs_at(program, http),
+            };
+            if is_own {
+                finding = in_use(address, program);
+            } else {
+                finding.state = State::Failure;
             }
-            Finding::failure(
-                format!("{address} cannot be listened on: {}", system_text(&error)),
-                tcp_address::bind_hint(&error, program),
-            )
-        })?;
-        taken.push(socket);
-        Ok(Finding::ok(format!("{address} is free")))
+        }
+        (name, finding)
     };
-    let asked = asked.iter().filter(|(_, address)| !address.is_empty());
-    asked
-        .map(|(name, address)| {
-            (
-                *name,
-                try_address(address).unwrap_or_else(|refused| refused),
-            )
-        })
-        .collect()
+    findings.into_iter().map(judge).collect()
+}
+
+/// Tries to listen at an address. The finding about an address in use is waiting.
+fn try_address(program: &str, address: &str, taken: &mut Vec<Socket>) -> Finding {
+    let resolved = match tcp_address::resolve(address) {
+        Ok(resolved) => resolved,
+        Err(why) => return Finding::failure(why, ""),
+    };
+    match tcp_socket::listen(resolved, false) {
+        Ok(socket) => {
+            taken.push(socket);
+            Finding::ok(format!("{address} is free"))
+        }
+        Err(error) => {
+            let found = format!("{address} cannot be listened on: {}", system_text(&error));
+            let advice = tcp_address::bind_hint(&error, program);
+            if error.kind() == io::ErrorKind::AddrInUse {
+                Finding::waiting(found, advice)
+            } else {
+                Finding::failure(found, advice)
+            }
+        }
+    }
 }
 
 /// Returns the finding about an address that becomes free when the daemon stops that runs here.
@@ -279,8 +326,8 @@ pub fn in_use(address: &str, program: &str) -> Finding {
 }
 
 /// Returns whether this program of NSQ or ringq serves HTTP at an address to listen on.
-pub fn runs_at(program: &str, address: &str) -> bool {
-    let Some(url) = local_url(address) else {
+fn runs_at(program: &str, address: &str) -> bool {
+    let Some(address) = local_address(address) else {
         return false;
     };
     let client = HttpClient::new(HttpSettings {
@@ -289,28 +336,47 @@ pub fn runs_at(program: &str, address: &str) -> bool {
         idle_connections_max: 0,
         tls: HttpTls::System { only_tls13: false },
     });
-    let ping = client.get(&format!("{url}/ping"));
+    let ping = client.get(&format!("http://{address}/ping"));
     if !ping.is_ok_and(|answer| answer == b"OK") {
         return false;
     }
-    // nsqadmin has no /info, and that of nsqlookupd has no ports.
-    let found = match client.get(&format!("{url}/info")) {
-        Err(_) => "nsqadmin",
-        Ok(body) => match nsq_http::read::<NodeInfo>(&body) {
-            Ok(info) if info.tcp_port != 0 => "nsqd",
-            _ => "nsqlookupd",
-        },
-    };
-    found == program
+    match client.get(&format!("http://{address}/info")) {
+        Err(_) => program == "nsqadmin",
+        Ok(body) => program_of(&body) == Some(program),
+    }
 }
 
-/// Returns the URL at which this machine reaches an address to listen on. `None`: there is no such address.
-pub fn local_url(address: &str) -> Option<String> {
+/// Returns the program of NSQ or ringq that answers so to `GET /info`. nsqadmin has no `/info`.
+pub fn program_of(info: &[u8]) -> Option<&'static str> {
+    let info: NodeInfo = nsq_http::read(info).ok()?;
+    // nsqlookupd tells its version alone. nsqd tells ports, -1 for a unix socket.
+    match (info.version.as_str(), info.tcp_port, info.http_port) {
+        ("", _, _) => None,
+        (_, 0, 0) => Some("nsqlookupd"),
+        _ => Some("nsqd"),
+    }
+}
+
+/// Returns whether an nsqlookupd serves nsqds at an address to listen on.
+fn is_nsqlookupd_at(address: &str) -> bool {
+    let ask = |address| -> io::Result<bool> {
+        let mut stream = TcpStream::connect_timeout(&address, ANSWER_TIMEOUT)?;
+        stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+        stream.write_all(b"  V1PING\n")?;
+        let mut answer = [0; 6];
+        stream.read_exact(&mut answer)?;
+        Ok(answer == *b"\0\0\0\x02OK")
+    };
+    local_address(address).is_some_and(|address| ask(address).unwrap_or(false))
+}
+
+/// Returns where this machine reaches an address to listen on. `None`: there is no such address.
+pub fn local_address(address: &str) -> Option<SocketAddr> {
     let mut address = tcp_address::resolve(address).ok()?;
     if address.ip().is_unspecified() {
         address.set_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
     }
-    (address.port() != 0).then(|| format!("http://{address}"))
+    (address.port() != 0).then_some(address)
 }
 
 #[cfg(test)]

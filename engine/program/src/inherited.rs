@@ -20,8 +20,8 @@ pub struct InheritedSockets {
     descriptors: ListenFd,
     /// LISTEN_FDNAMES.
     names: String,
-    /// LISTEN_PID, if the descriptors are for another process.
-    other_process: Option<String>,
+    /// The warning about descriptors that are not used.
+    unused: Option<String>,
 }
 
 /// A stream socket that listens, and never blocks.
@@ -40,20 +40,21 @@ impl InheritedSockets {
         InheritedSockets {
             descriptors: ListenFd::empty(),
             names: String::new(),
-            other_process: None,
+            unused: None,
         }
     }
 
     /// Returns the sockets that the environment tells of, and removes them from the environment. A `main` calls this once,
     /// before it starts threads: a second call would find other files under these descriptors.
     pub fn from_env() -> InheritedSockets {
-        let has_descriptors = env::var("LISTEN_FDS").is_ok_and(|count| count != "0");
-        let process = env::var("LISTEN_PID").ok().filter(|_| has_descriptors);
-        let descriptors = ListenFd::from_env();
+        let unused = match (env::var("LISTEN_FDS"), env::var("LISTEN_PID")) {
+            (Ok(count), Ok(process)) => unused(&count, &process),
+            _ => None,
+        };
         InheritedSockets {
             names: env::var("LISTEN_FDNAMES").unwrap_or_default(),
-            other_process: process.filter(|_| descriptors.len() == 0),
-            descriptors,
+            unused,
+            descriptors: ListenFd::from_env(),
         }
     }
 
@@ -70,11 +71,8 @@ impl InheritedSockets {
         mut self,
         flags: [(&str, &str); N],
     ) -> Result<[Option<InheritedSocket>; N], String> {
-        if let Some(process) = self.other_process {
-            log_warn!(
-                "the sockets of LISTEN_FDS are for process {process}, not for this one, and are not used - start this \
-                 program without a shell in between, or with exec"
-            );
+        if let Some(why) = self.unused {
+            log_warn!("the sockets of LISTEN_FDS are not used: {why}");
         }
         let mut names = self.names.split(':');
         let sockets = (0..self.descriptors.len()).map(|index| {
@@ -82,6 +80,34 @@ impl InheritedSockets {
             take(&mut self.descriptors, index, name)
         });
         assign(sockets.collect::<Result<_, _>>()?, flags)
+    }
+}
+
+impl InheritedSocket {
+    /// Refuses a unix socket, for the programs that listen on IP addresses only.
+    ///
+    /// # Errors
+    /// The reason, for the FATAL line.
+    pub fn check_tcp(&self, program: &str) -> Result<(), String> {
+        if !self.address.is_unix() {
+            return Ok(());
+        }
+        let address = tcp_address::text(&self.address);
+        Err(format!(
+            "listen ({address}) failed - {program} has no unix sockets - systemd: ListenStream=<host>:<port>"
+        ))
+    }
+}
+
+/// Returns why the sockets of LISTEN_FDS are not used, if they are not. The arguments are LISTEN_FDS and LISTEN_PID.
+fn unused(count: &str, process: &str) -> Option<String> {
+    match count.parse::<u32>() {
+        Ok(0) => None,
+        Ok(_) if process == std::process::id().to_string() => None,
+        Ok(_) => Some(format!(
+            "they are for process {process}, not for this one - start this program without a shell in between, or with exec"
+        )),
+        Err(_) => Some(format!("{count:?} is no number - remove the variable")),
     }
 }
 
@@ -132,7 +158,16 @@ fn assign<const N: usize>(
             None => flags.iter().position(|(_, value)| is_at(address, value)),
         };
         match place.filter(|place| assigned[*place].is_none()) {
-            Some(place) => assigned[place] = Some(inherited),
+            Some(place) => {
+                let (flag, value) = flags[place];
+                if !is_at(address, value) {
+                    let at = tcp_address::text(address);
+                    log_warn!(
+                        "the socket {name} of LISTEN_FDS listens at {at}, and --{flag}={value} has no effect"
+                    );
+                }
+                assigned[place] = Some(inherited);
+            }
             None => {
                 return Err(format!(
                     "the socket {} of LISTEN_FDS ({name}) belongs to no flag that is set, or its flag has another socket \
@@ -241,6 +276,20 @@ mod tests {
                  flag to its address, or name it tcp (systemd: FileDescriptorName=)"
             )
         );
+    }
+
+    /// The warning about a count that is no number named the process itself.
+    #[test]
+    fn sockets_that_are_not_used_have_their_reason() {
+        let own = std::process::id().to_string();
+        assert_eq!(unused("2", &own), None);
+        assert_eq!(unused("0", "1"), None);
+        let check = |count: &str, process: &str, why: &str| {
+            let text = unused(count, process).expect("not used");
+            assert!(text.starts_with(why), "{text}");
+        };
+        check("2", "1", "they are for process 1, not for this one - ");
+        check("two", &own, "\"two\" is no number - ");
     }
 
     #[test]

@@ -36,12 +36,8 @@ impl Listener {
         let Some(inherited) = inherited else {
             return Listener::bind(address, program).await;
         };
+        inherited.check_tcp(program)?;
         let address = tcp_address::text(&inherited.address);
-        if inherited.address.is_unix() {
-            return Err(format!(
-                "listen ({address}) failed - {program} has no unix sockets - systemd: ListenStream=<host>:<port>"
-            ));
-        }
         let listener = listen_on(inherited.socket);
         listener.map_err(|error| format!("listen ({address}) failed - {}", system_text(&error)))
     }

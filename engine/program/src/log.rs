@@ -34,9 +34,9 @@ use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
 pub use level::Level;
+pub(crate) use line::{Escaped, bare_line, fatal_line};
 pub use line::{Format, Style};
 use line::{Line, prefix_default};
-pub(crate) use line::{bare_line, fatal_line};
 use repeats::{Held, Repeats};
 
 /// Most lines that wait for the writer. The queue absorbs a burst of connections. More lines than

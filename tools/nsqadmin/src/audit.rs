@@ -433,6 +433,24 @@ impl Audit {
     }
 }
 
+/// Finds out if a start can open the file. No file is changed.
+///
+/// # Errors
+/// The reason.
+pub(crate) fn check_audit_file(path: &str) -> Result<(), String> {
+    let opened = OpenOptions::new().append(true).open(path).map(drop);
+    let checked = match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            new_file::check_replaceable(path.as_ref())
+        }
+        opened => opened,
+    };
+    checked.map_err(|error| {
+        let why = system_text(&error);
+        format!("--audit-log-file ({path}) cannot be opened: {why}")
+    })
+}
+
 /// Opens the file for one line. A new file can be read by this user only: it has the users' names and addresses. A file
 /// that is there keeps its mode, so an administrator or logrotate can let others read it.
 fn open(path: &PathBuf) -> io::Result<File> {

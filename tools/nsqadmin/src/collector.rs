@@ -23,6 +23,7 @@ mod history_file;
 mod pace;
 
 use discovery::Discovery;
+pub(crate) use history_file::check_history_file;
 use history_file::{HistoryFile, Saves};
 use pace::{Looks, Pace};
 

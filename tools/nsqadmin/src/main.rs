@@ -18,7 +18,7 @@ fn main() -> ExitCode {
         Err(exit) => return exit.print(),
     };
     if config.check != Check::No {
-        return config.examine().print(config.check);
+        return config.examine(inherited).print(config.check);
     }
     if let Err(error) = log::init(config.log_level, config.options.log_style()) {
         log_fatal!("{}", thread_refused("the log's thread", &error));

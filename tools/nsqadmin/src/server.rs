@@ -72,10 +72,7 @@ impl Server {
         let app = Arc::new(app(config, checked)?);
         let config = &app.config;
         tell_trusted_proxies(&app.access);
-        let [plain, secure] = inherited.assign([
-            ("http-address", &config.http_address),
-            ("https-address", &config.tls.https_address),
-        ])?;
+        let [plain, secure] = inherited.assign(config.addresses())?;
         let plain = Listener::open(&config.http_address, plain, NSQADMIN.name).await?;
         let secure = match config.tls.https_address.as_str() {
             "" => None,

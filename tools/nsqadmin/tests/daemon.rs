@@ -38,6 +38,26 @@ fn a_check_asks_the_nsqds_and_nsqlookupds() {
         text.contains("warn  nsqds         1 of 2 answer\n"),
         "{text}"
     );
+    let other = format!("--lookupd-http-address={}", nsqd.http);
+    let (code, text) = check(&[&other]);
+    assert_eq!(code, 0, "{text}");
+    assert!(text.contains("answers, but is no nsqlookupd"), "{text}");
+    // A start with one of these ends at once.
+    for (flag, row) in [
+        ("--http-address=", "http-address"),
+        ("--history-file=/nope/h", "history-file"),
+        ("--audit-log-file=/nope/a", "audit-log-file"),
+    ] {
+        let (code, text) = check(&[&good, flag]);
+        assert_eq!(code, 1, "{text}");
+        assert!(text.contains(&format!("FAIL  {row}")), "{text}");
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let files = ["history-file", "audit-log-file"]
+        .map(|flag| format!("--{flag}={}", directory.path().join(flag).display()));
+    let (code, text) = check(&[&good, &files[0], &files[1]]);
+    assert_eq!(code, 0, "{text}");
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     let (code, text) = check(&[]);
     assert_eq!(code, 1, "{text}");
     assert!(

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use program::check::{self, Check, Report};
 use program::flag;
 use program::http::{HostNames, HttpTimeouts};
+use program::inherited::InheritedSockets;
 use program::log::Level;
 use program::tcp_address::has_variable;
 use program::tls::ListenerTls;
@@ -55,23 +56,25 @@ impl Config {
     }
 
     /// Checks what a start needs: the values of the flags, and the addresses.
-    pub fn examine(&self) -> Report {
+    pub fn examine(&self, inherited: InheritedSockets) -> Report {
         let refused = HostNames::check_flag(&self.allowed_hosts);
         let refused = refused.and_then(|()| self.listener_tls().map(drop)).err();
         let mut report = Report::new(NSQLOOKUPD.name);
         let flags = check::flags(&self.options, refused, &self.ignored());
         report.add("flags", flags);
-        report.extend(check::addresses(
-            NSQLOOKUPD.name,
-            &self.http_address,
-            &[
-                ("tcp-address", &self.tcp_address),
-                ("http-address", &self.http_address),
-                ("tls-tcp-address", &self.tls_tcp_address),
-                ("https-address", &self.tls.https_address),
-            ],
-        ));
+        let addresses = self.addresses();
+        report.extend(check::addresses(NSQLOOKUPD.name, addresses, 2, inherited));
         report
+    }
+
+    /// Returns the flags of the addresses to listen on, and their values. An empty text switches off the last two.
+    pub(crate) fn addresses(&self) -> [(&'static str, &str); 4] {
+        [
+            ("tcp-address", &self.tcp_address),
+            ("http-address", &self.http_address),
+            ("tls-tcp-address", &self.tls_tcp_address),
+            ("https-address", &self.tls.https_address),
+        ]
     }
 
     /// Returns the TLS of the listeners that have TLS.

@@ -100,12 +100,7 @@ impl Server {
             );
         }
         let tls = config.listener_tls()?.map(TlsAcceptor::from);
-        let [tcp, http, tls_tcp, https] = inherited.assign([
-            ("tcp-address", &config.tcp_address),
-            ("http-address", &config.http_address),
-            ("tls-tcp-address", &config.tls_tcp_address),
-            ("https-address", &config.tls.https_address),
-        ])?;
+        let [tcp, http, tls_tcp, https] = inherited.assign(config.addresses())?;
         let tcp = listen(&config.tcp_address, tcp).await?;
         let http = listen(&config.http_address, http).await?;
         let (tcp_address, http_address) = (tcp.address(), http.address());

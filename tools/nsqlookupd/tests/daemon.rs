@@ -13,7 +13,7 @@ use rustls::{ClientConnection, StreamOwned};
 use test_support::differential::Client as _;
 use test_support::held_sockets::{HeldSockets, Place, Question, check_restarts};
 use test_support::http::http_with_headers;
-use test_support::process::address_in;
+use test_support::process::{address_in, run};
 use test_support::{TIMEOUT, wait_until};
 use upgrade::pki_types::ServerName;
 use upgrade::{ClientTls, authorities, client_config};
@@ -91,7 +91,26 @@ fn a_check_says_whether_a_start_would_succeed() {
     assert_eq!(code, 0, "{text}");
     assert!(text.contains("once that nsqlookupd has stopped"), "{text}");
     let (code, text) = check(&[&taken[0], free[1]]);
-    assert_eq!(code, 1, "nobody says whose the port is: {text}");
+    assert_eq!(code, 0, "the port answers: {text}");
+    // An answer at the HTTP address excused each other address.
+    let stranger = TcpListener::bind("127.0.0.1:0").unwrap();
+    let stranger = format!("--tcp-address={}", stranger.local_addr().unwrap());
+    let (code, text) = check(&[&stranger, &taken[1]]);
+    assert_eq!(code, 1, "{text}");
+    assert!(text.contains("FAIL  tcp-address"), "{text}");
+    assert!(text.contains("wait  http-address"), "{text}");
+    for empty in ["--tcp-address=", "--http-address="] {
+        let (code, text) = check(&[free[0], free[1], empty]);
+        assert_eq!(code, 1, "a start needs the address: {text}");
+    }
+    let mut sockets = HeldSockets::default();
+    let addresses = ["tcp", "http"].map(|name| sockets.listen(name));
+    let mut command = sockets.command(&path());
+    let [tcp, http] = addresses.map(|address| address.to_string());
+    command.args(["--check", "--tcp-address", &tcp, "--http-address", &http]);
+    let exit = run(&mut command, TIMEOUT);
+    assert_eq!(exit.code(), 0, "{exit}");
+    assert!(exit.stdout.contains("is inherited"), "{exit}");
     let (code, text) = check(&[free[0], free[1], "--tls-cert=x"]);
     assert_eq!(code, 1, "{text}");
     assert!(text.contains("FAIL  flags"), "{text}");

@@ -94,6 +94,28 @@ fn the_features_in_use_are_counted_and_old_tls_is_a_warning() {
     );
 }
 
+/// All clients of a unix socket were one.
+#[test]
+fn clients_of_a_unix_socket_are_told_apart() {
+    let at = |address: &str, id: &str| json!({ "remote_address": address, "client_id": id });
+    let stats: Stats = serde_json::from_value(json!({
+        "topics": [{ "channels": [{ "clients": [at("@", "a"), at("h:1", "c")] }] }],
+        "producers": [at("@", "a"), at("@", "b"), at("h:1", "c"), at("h:2", "c")],
+    }))
+    .expect("figures");
+    assert_eq!(clients(&stats).len(), 4);
+}
+
+/// The sum ended the check.
+#[test]
+fn figures_that_cannot_be_are_no_end() {
+    let channel =
+        json!({ "depth": i64::MAX, "in_flight_count": i64::MAX, "backend_depth": i64::MAX });
+    let topic = json!({ "depth": i64::MAX, "channels": [channel] });
+    let stats = serde_json::from_value(json!({ "topics": [topic, topic] })).expect("figures");
+    assert_eq!(judge_backlog(&stats, Some(1)).state, State::Warning);
+}
+
 #[test]
 fn the_backlog_needs_twice_its_room() {
     // 10 messages wait in the topic, 20 in the channel in three ways; each has 970 bytes and 30 of its record.

@@ -6,7 +6,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use program::check::{State, in_use};
+use program::check::{State, in_use, local_address};
 use program::inherited::{InheritedSocket, InheritedSockets};
 use program::tcp_address;
 use program::tcp_socket::BIND_PAUSE;
@@ -213,30 +213,34 @@ fn share_with_shards(socket: Socket) -> io::Result<Reserved> {
     })
 }
 
-/// Reserves all addresses as a start does, and so finds out that two are equal. Each finding has the flag's name. A start
-/// at the same moment tries again for a second, and the check holds no address that long: it tries each once. With
-/// `nsqd_runs`, an address in use is that of the nsqd that runs here.
-pub(super) fn check(
-    config: &Config,
-    inherited: InheritedSockets,
-    nsqd_runs: bool,
-) -> Vec<(&'static str, Finding)> {
+/// A place that the check has tried.
+#[derive(Debug)]
+pub(super) struct TriedPlace<'a> {
+    pub(super) flag: &'static str,
+    address: &'a str,
+    /// Waiting if the address is in use.
+    pub(super) finding: Finding,
+}
+
+/// Reserves all addresses as a start does, and so finds out that two are equal. A start at the same moment tries again for
+/// a second, and the check holds no address that long: it tries each once.
+pub(super) fn check(config: &Config, inherited: InheritedSockets) -> Vec<TriedPlace<'_>> {
     let places = match places(config, inherited) {
         Ok(places) => places,
-        Err(finding) => return vec![("sockets", finding)],
+        Err(finding) => {
+            let (flag, address) = ("sockets", "");
+            return vec![TriedPlace {
+                flag,
+                address,
+                finding,
+            }];
+        }
     };
     let mut taken = Vec::new();
-    let mut findings = Vec::new();
+    let mut tried = Vec::new();
     for place in places.into_iter().filter(|place| !place.is_off()) {
-        let (name, address, is_inherited) = (place.flag, place.address, place.inherited.is_some());
+        let (flag, address, is_inherited) = (place.flag, place.address, place.inherited.is_some());
         let finding = match place.reserve(config.unix_socket_mode.0, Duration::ZERO) {
-            Err(finding) if finding.state == State::Waiting => {
-                if nsqd_runs {
-                    in_use(address, "nsqd")
-                } else {
-                    Finding::failure(finding.found, finding.advice)
-                }
-            }
             Err(finding) => finding,
             Ok(reserved) => {
                 let text = if is_inherited {
@@ -248,9 +252,32 @@ pub(super) fn check(
                 Finding::ok(text)
             }
         };
-        findings.push((name, finding));
+        tried.push(TriedPlace {
+            flag,
+            address,
+            finding,
+        });
     }
-    findings
+    tried
+}
+
+impl TriedPlace<'_> {
+    /// Decides whether an address in use waits for the nsqd that runs here, which has some ports, or is a stranger's.
+    pub(super) fn judge_in_use(&mut self, runs_here: bool, has_port: impl Fn(u16) -> bool) {
+        if self.finding.state != State::Waiting {
+            return;
+        }
+        // An nsqd tells no port of HTTPS, and no path of a unix socket.
+        let told = match self.flag {
+            "tcp-address" | "http-address" => local_address(self.address),
+            _ => None,
+        };
+        if runs_here && told.is_none_or(|address| has_port(address.port())) {
+            self.finding = in_use(self.address, "nsqd");
+        } else {
+            self.finding.state = State::Failure;
+        }
+    }
 }
 
 #[cfg(test)]

@@ -77,6 +77,20 @@ This machine is not ready for nsqd with these flags: 1 failure, 1 warning.
     assert_eq!(report.json().lines().count(), 1);
 }
 
+/// A client's name for itself could forge a line.
+#[test]
+fn control_characters_are_quoted() {
+    let details = vec!["x\x1b[2J\nFAIL  forged".to_owned()];
+    let finding = Finding::warning("a\nb", "c\td").with(details, json!(null));
+    let text = report(vec![("clients", finding)]).text();
+    let expected = "\
+warn  clients       a\\nb
+                    x\\x1b[2J\\nFAIL  forged
+                    What to do: c\\td
+";
+    assert!(text.starts_with(expected), "{text}");
+}
+
 crate::flags! {
     /// A daemon.
     struct Daemon {
@@ -148,16 +162,21 @@ fn only_a_check_skips_a_mark_and_only_one() {
 
 #[test]
 fn addresses_are_tried_and_an_occupant_is_told_from_a_daemon() {
-    let check = |address: &str, http: &str| addresses("nsqd", http, &[("tcp-address", address)]);
-    let state = |address: &str, http: &str| check(address, http)[0].1.state;
-    assert_eq!(state("127.0.0.1:0", ""), State::Ok);
-    assert_eq!(state("nonsense", ""), State::Failure);
-    assert!(check("", "").is_empty());
+    let check = |address: &str, needed_count| {
+        let flags = [("http-address", address)];
+        addresses("nsqlookupd", flags, needed_count, InheritedSockets::none())
+    };
+    let state = |address: &str| check(address, 1)[0].1.state;
+    assert_eq!(state("127.0.0.1:0"), State::Ok);
+    assert_eq!(state("nonsense"), State::Failure);
+    assert_eq!(state(""), State::Failure);
+    assert!(check("", 0).is_empty());
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = listener.local_addr().expect("bound").to_string();
     for (body, expected) in [
-        (r#"{"version":"1.3.0","tcp_port":4150}"#, State::Waiting),
-        (r#"{"version":"1.3.0"}"#, State::Failure),
+        (r#"{"version":"1.3.0","tcp_port":4150}"#, State::Failure),
+        (r#"{"version":"1.3.0"}"#, State::Waiting),
+        ("[]", State::Failure),
     ] {
         let state = std::thread::scope(|scope| {
             scope.spawn(|| {
@@ -170,7 +189,7 @@ fn addresses_are_tried_and_an_occupant_is_told_from_a_daemon() {
                     client.write_all(answer.as_bytes()).expect("sent");
                 }
             });
-            state(&address, &address)
+            state(&address)
         });
         assert_eq!(state, expected, "{body}");
     }

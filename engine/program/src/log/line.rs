@@ -152,7 +152,7 @@ impl Line {
 }
 
 /// A text whose control characters are displayed as Go quotes them: `\n`, `\x1b`, `\u0085`.
-pub(super) struct Escaped<'a>(pub(super) &'a str);
+pub(crate) struct Escaped<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Escaped<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -93,6 +93,18 @@ impl HistoryFile {
     }
 }
 
+/// Finds out if a start can use the file. No file is changed, and no lock is taken.
+///
+/// # Errors
+/// The reason.
+pub(crate) fn check_history_file(given: &str) -> Result<(), String> {
+    let failed = |why| format!("--history-file ({given}) cannot be used: {why}");
+    let path = resolve(given.as_ref()).map_err(|error| failed(system_text(&error)))?;
+    check_kind(&path).map_err(failed)?;
+    let checked = new_file::check_replaceable(&path);
+    checked.map_err(|error| failed(system_text(&error)))
+}
+
 /// Returns the path without symbolic links, also if there is no file yet. By the name of a link, the lock would be that of
 /// another file, and a save would replace the link.
 fn resolve(path: &Path) -> io::Result<PathBuf> {

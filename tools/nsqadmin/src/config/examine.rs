@@ -5,14 +5,17 @@ use std::time::Duration;
 
 use program::check::{self, Finding, Report};
 use program::http_client::{HttpClient, HttpSettings, HttpTls};
+use program::inherited::InheritedSockets;
 use serde_json::json;
 use upgrade::ClientConfig;
 
 use super::{Config, NSQADMIN};
+use crate::audit::check_audit_file;
+use crate::collector::check_history_file;
 
 impl Config {
     /// Checks the values of the flags, the addresses, and the servers that nsqadmin asks.
-    pub fn examine(&self) -> Report {
+    pub fn examine(&self, inherited: InheritedSockets) -> Report {
         let checked = self.check();
         let tls = [("--https-address", self.tls.https_address.as_str())];
         let tls = self.tls.configure(&tls);
@@ -20,28 +23,32 @@ impl Config {
         let mut report = Report::new(NSQADMIN.name);
         let flags = check::flags(&self.options, refused.cloned(), &self.options.ignored());
         report.add("flags", flags);
-        report.extend(check::addresses(
-            NSQADMIN.name,
-            &self.http_address,
-            &[
-                ("http-address", &self.http_address),
-                ("https-address", &self.tls.https_address),
-            ],
-        ));
+        let addresses = self.addresses();
+        report.extend(check::addresses(NSQADMIN.name, addresses, 1, inherited));
+        let file = &self.audit_log_file;
+        report.add("audit-log-file", writable(file, check_audit_file(file)));
+        if self.collection().is_some() {
+            let file = &self.live.file;
+            report.add("history-file", writable(file, check_history_file(file)));
+        }
         if let Ok(checked) = checked {
             let client = self.client(checked.client_tls);
-            let lookupds = judge(
-                &client,
-                "lookupd-http-address",
-                &self.lookupd_http_addresses,
-            );
-            report.add("nsqlookupds", lookupds);
+            let (lookupds, nsqds) = (&self.lookupd_http_addresses, &self.nsqd_http_addresses);
             report.add(
-                "nsqds",
-                judge(&client, "nsqd-http-address", &self.nsqd_http_addresses),
+                "nsqlookupds",
+                judge(&client, "nsqlookupd", "lookupd-http-address", lookupds),
             );
+            report.add("nsqds", judge(&client, "nsqd", "nsqd-http-address", nsqds));
         }
         report
+    }
+
+    /// Returns the flags of the addresses to listen on, and their values. An empty text switches off the last one.
+    pub(crate) fn addresses(&self) -> [(&'static str, &str); 2] {
+        [
+            ("http-address", &self.http_address),
+            ("https-address", &self.tls.https_address),
+        ]
     }
 
     fn client(&self, tls: ClientConfig) -> HttpClient {
@@ -54,8 +61,20 @@ impl Config {
     }
 }
 
-/// Asks each server of `addresses` for a sign of life. `None`: there is none.
-fn judge(client: &HttpClient, flag: &str, addresses: &[String]) -> Option<Finding> {
+/// Returns the finding about a file that a start opens. `None`: there is none.
+fn writable(path: &str, checked: Result<(), String>) -> Option<Finding> {
+    let finding = match checked {
+        Ok(()) => Finding::ok(format!("{path} can be written")),
+        Err(why) => Finding::failure(
+            why,
+            "give the directory to the user of nsqadmin, or choose another path",
+        ),
+    };
+    (!path.is_empty()).then_some(finding)
+}
+
+/// Asks each server of `addresses` whether it is this program. `None`: there is none.
+fn judge(client: &HttpClient, program: &str, flag: &str, addresses: &[String]) -> Option<Finding> {
     let mut answering = Vec::new();
     let mut faults = Vec::new();
     for address in addresses {
@@ -65,7 +84,8 @@ fn judge(client: &HttpClient, flag: &str, addresses: &[String]) -> Option<Findin
             "http://"
         };
         match client.get(&format!("{scheme}{address}/info")) {
-            Ok(_) => answering.push(address),
+            Ok(info) if check::program_of(&info) == Some(program) => answering.push(address),
+            Ok(_) => faults.push(format!("{address} answers, but is no {program}")),
             Err(why) => faults.push(why),
         }
     }

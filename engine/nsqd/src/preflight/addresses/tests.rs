@@ -195,25 +195,32 @@ fn only_one_of_two_overlapping_addresses_can_be_listened_on() {
             false,
         ),
     ] {
-        let findings = check(&config(&tcp, &http), InheritedSockets::none(), false);
-        let states = [State::Ok, if is_free { State::Ok } else { State::Failure }];
+        let config = config(&tcp, &http);
+        let tried = check(&config, InheritedSockets::none());
+        let states = [State::Ok, if is_free { State::Ok } else { State::Waiting }];
         assert_eq!(
-            [findings[0].1.state, findings[1].1.state],
+            [tried[0].finding.state, tried[1].finding.state],
             states,
-            "{findings:?}"
+            "{tried:?}"
         );
     }
 }
 
+/// Each address in use was that of the nsqd that runs.
 #[test]
-fn an_address_in_use_waits_for_the_nsqd_that_runs() {
+fn an_address_in_use_waits_for_the_nsqd_that_has_its_port() {
     let taken = reserve_tcp("127.0.0.1:0").unwrap();
+    let port = ip(&taken).port();
     let config = config(&ip(&taken).to_string(), "127.0.0.1:0");
-    let states = |nsqd_runs| {
-        check(&config, InheritedSockets::none(), nsqd_runs)[0]
-            .1
-            .state
-    };
-    assert_eq!(states(true), State::Waiting);
-    assert_eq!(states(false), State::Failure);
+    for (runs_here, port_of_nsqd, state) in [
+        (true, port, State::Waiting),
+        (true, 1, State::Failure),
+        (false, port, State::Failure),
+    ] {
+        let mut tried = check(&config, InheritedSockets::none());
+        tried[0].judge_in_use(runs_here, |port| port == port_of_nsqd);
+        assert_eq!(tried[0].finding.state, state, "{runs_here} {port_of_nsqd}");
+        tried[1].judge_in_use(runs_here, |_| false);
+        assert_eq!(tried[1].finding.state, State::Ok);
+    }
 }
