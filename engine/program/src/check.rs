@@ -280,7 +280,7 @@ pub fn addresses<const N: usize>(
     let http = http.map_or("", |(_, address)| address);
     let judge = |(name, address, mut finding): (&'static str, &str, Finding)| {
         if finding.state == State::Waiting {
-            // Nothing is asked over TLS.
+            // Of these programs, only nsqlookupd has a TCP address. An address with TLS is not asked itself.
             let is_own = match name {
                 "tcp-address" => is_nsqlookupd_at(address),
                 _ => runs_at(program, http),
