@@ -81,6 +81,7 @@ impl Browser {
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();
+        let commands = child.stdin.take().unwrap();
         let output = child.stdout.take().unwrap();
         let (sender, messages) = channel();
         std::thread::spawn(move || {
@@ -88,9 +89,10 @@ impl Browser {
                 // The receiver lives as long as the process.
                 let _ = sender.send(message);
             }
+            child.wait().unwrap();
         });
         Browser {
-            commands: child.stdin.take().unwrap(),
+            commands,
             messages,
             last_id: 0,
             events: Vec::new(),

@@ -13,7 +13,6 @@ use program::{Exit, FlagValue, Options, Program, Value, version};
 use crate::access::BodyReaders;
 
 mod checks;
-mod examine;
 mod url_map;
 
 pub use checks::Checked;
@@ -119,6 +118,14 @@ impl FlagValue for BodyReaders {
 }
 
 impl Config {
+    /// Returns the flags of the addresses to listen on, and their values. An empty text switches off the last one.
+    pub(crate) fn addresses(&self) -> [(&'static str, &str); 2] {
+        [
+            ("http-address", &self.http_address),
+            ("https-address", &self.tls.https_address),
+        ]
+    }
+
     /// Reads the command line, without the program's name.
     ///
     /// # Errors

@@ -29,6 +29,7 @@ pub mod figures;
 pub mod history;
 pub mod http;
 pub mod live;
+mod preflight;
 pub mod server;
 pub mod tally;
 pub mod upstream;

@@ -96,7 +96,7 @@ crate::flags! {
     struct Daemon {
         = flag::CONFIG;
         = flag::VERBOSE;
-        = flag::new::<String>("address", "", "where");
+        address: String = flag::new("address", "", "where");
         = flag::new::<u64>("size", "1", "how much").differing("not above 5");
         = flag::new::<u64>("count", "1", "how many");
     }

@@ -9,9 +9,9 @@ use program::inherited::InheritedSockets;
 use serde_json::json;
 use upgrade::ClientConfig;
 
-use super::{Config, NSQADMIN};
 use crate::audit::check_audit_file;
 use crate::collector::check_history_file;
+use crate::config::{Config, NSQADMIN};
 
 impl Config {
     /// Checks the values of the flags, the addresses, and the servers that nsqadmin asks.
@@ -41,14 +41,6 @@ impl Config {
             report.add("nsqds", judge(&client, "nsqd", "nsqd-http-address", nsqds));
         }
         report
-    }
-
-    /// Returns the flags of the addresses to listen on, and their values. An empty text switches off the last one.
-    pub(crate) fn addresses(&self) -> [(&'static str, &str); 2] {
-        [
-            ("http-address", &self.http_address),
-            ("https-address", &self.tls.https_address),
-        ]
     }
 
     fn client(&self, tls: ClientConfig) -> HttpClient {
