@@ -93,6 +93,7 @@ warn  clients       a\\nb
 
 crate::flags! {
     /// A daemon.
+    #[expect(dead_code, reason = "a report reads the rows, not the values")]
     struct Daemon {
         = flag::CONFIG;
         = flag::VERBOSE;
@@ -183,7 +184,7 @@ fn addresses_are_tried_and_an_occupant_is_told_from_a_daemon() {
                 for body in ["OK", body] {
                     let (mut client, _) = listener.accept().expect("a request");
                     let mut request = [0; 1024];
-                    client.read(&mut request).expect("the request");
+                    assert_ne!(client.read(&mut request).expect("the request"), 0);
                     let head = "HTTP/1.1 200 OK\r\nConnection: close\r\n";
                     let answer = format!("{head}Content-Length: {}\r\n\r\n{body}", body.len());
                     client.write_all(answer.as_bytes()).expect("sent");

@@ -31,7 +31,7 @@ const UNUSED: &str = "127.0.0.1:2";
 enum Destination {
     /// The tool ends before it connects.
     Unused,
-    Nsqd(Daemon),
+    Nsqd(Box<Daemon>),
     Server(HttpServer),
 }
 
@@ -96,7 +96,7 @@ impl Surroundings {
                 let answer = move |before: usize| Answer::status(statuses[before.min(last)]);
                 Destination::Server(HttpServer::start(move |_, before| answer(before)))
             } else {
-                Destination::Nsqd(Daemon::nsqd(&[]))
+                Destination::Nsqd(Box::new(Daemon::nsqd(&[])))
             };
             destinations.push((name, destination));
         }
