@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use nsq_http::{ClientStats, NodeInfo, Stats};
-use program::check::{Finding, bytes_text};
+use program::check::{Finding, bytes_text, program_of};
 use program::http_client::HttpClient;
 use serde_json::json;
 
@@ -125,8 +125,7 @@ fn channels(stats: &Stats) -> impl Iterator<Item = &nsq_http::ChannelStats> {
 /// Reads the answer to `/info`. The error says which program has answered.
 fn judge_info(url: &str, body: &[u8]) -> Result<NodeInfo, Finding> {
     let info: NodeInfo = nsq_http::read(body).unwrap_or_default();
-    // nsqlookupd tells its version alone. nsqd tells ports, -1 for a unix socket.
-    if info.version.is_empty() || (info.tcp_port == 0 && info.http_port == 0) {
+    if program_of(body) != Some("nsqd") {
         return Err(Finding::warning(
             format!("{url} answers, but is no nsqd"),
             "name the HTTP address of the nsqd (by default port 4151), not of nsqlookupd or nsqadmin",

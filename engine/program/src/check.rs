@@ -1,6 +1,7 @@
 //! `--check`: a daemon with this flag says whether it could start with its other flags, and ends. [`Report`] has the
 //! findings. [`flags`] and [`addresses`] are the checks that all daemons share.
 
+use std::cell::LazyCell;
 use std::fmt::Write as _;
 use std::io::{self, Read as _, Write as _};
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpStream};
@@ -278,12 +279,14 @@ pub fn addresses<const N: usize>(
     drop(taken);
     let http = flags.iter().find(|(name, _)| *name == "http-address");
     let http = http.map_or("", |(_, address)| address);
+    // Several addresses may be in use, and the daemon is asked once.
+    let runs = LazyCell::new(|| runs_at(program, http));
     let judge = |(name, address, mut finding): (&'static str, &str, Finding)| {
         if finding.state == State::Waiting {
-            // Of these programs, only nsqlookupd has a TCP address. An address with TLS is not asked itself.
+            // nsqlookupd alone has a TCP address here. The answer over HTTP also counts for an address with TLS.
             let is_own = match name {
                 "tcp-address" => is_nsqlookupd_at(address),
-                _ => runs_at(program, http),
+                _ => *runs,
             };
             if is_own {
                 finding = in_use(address, program);

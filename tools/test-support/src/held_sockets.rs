@@ -20,7 +20,7 @@ use crate::{TIMEOUT, wait_until};
 const SHELL: &str = "export LISTEN_PID=$$; exec \"$0\" \"$@\"";
 /// The descriptor of the first socket.
 const FIRST: i32 = 3;
-/// As long as all clients of a restart on a busy machine.
+/// The length of the queue of a socket. All clients of a restart on a busy machine have room in the queue.
 const BACKLOG: i32 = 4096;
 /// 200 connections a second.
 const PAUSE: Duration = Duration::from_millis(5);
