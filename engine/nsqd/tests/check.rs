@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
 use std::io::ErrorKind;
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,7 +12,8 @@ use std::time::Duration;
 
 use crate::support::{
     Broker, Certificates, Exit, Lookupd, Reply, Tmpfs, answer_io_uring_with, contents, first_core,
-    has_io_uring, is_installed, limited, nsqd_path, run, serve_http, without_privileges,
+    has_io_uring, is_installed, limited, nsqd_path, run, serve_http, wait_until,
+    without_privileges,
 };
 use serde_json::Value;
 
@@ -383,6 +384,9 @@ fn a_taken_port_is_named_and_so_is_a_port_that_is_given_twice() {
     let connected = holder.accept().map_err(|error| error.kind());
     assert_eq!(connected.unwrap_err(), ErrorKind::WouldBlock);
     drop(holder);
+    // A program that another test starts just now has a copy of the socket until its exec.
+    let is_free = || TcpStream::connect(&taken).is_err();
+    assert!(wait_until(TIMEOUT, is_free));
     let twice = format!("--tcp-address={taken}");
     let report = Report::of(check(&[], data.path(), &[&flag, &twice]));
     assert_eq!(report.failures(), ["http-address"]);
