@@ -509,15 +509,26 @@ impl Broker {
     /// # Errors
     /// The client may not, and has got the error. Or the auth server is being asked, and the command is offered again
     /// when the answer has come.
+    #[inline]
     pub(super) fn permit(
+        &mut self,
+        id: ClientId,
+        verb: Verb,
+        names: (TopicName<'_>, Option<ChannelName<'_>>),
+    ) -> Result<(), Flow> {
+        if self.checks_permits {
+            self.check_permit(id, verb, names)?;
+        }
+        Ok(())
+    }
+
+    #[inline(never)]
+    fn check_permit(
         &mut self,
         id: ClientId,
         verb: Verb,
         (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
     ) -> Result<(), Flow> {
-        if !self.checks_permits {
-            return Ok(());
-        }
         let auth = self.clients[id].session.auth.as_ref();
         let is_expired = auth.is_some_and(|auth| auth.expires_at < self.now.mono);
         if is_expired && self.options.server.auth_required && !self.is_closed_to(verb) {
