@@ -2,6 +2,7 @@
 //! FATAL line, and `nsqd --check` in its findings.
 
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use diskq::{DataPathLock, DiskError, OsFiles};
@@ -30,13 +31,26 @@ pub(crate) fn lock_failed(path: &Path, error: &DiskError) -> String {
 pub(crate) fn check(path: &Path) -> Finding {
     let free = DataPathLock::acquire(path).map(drop);
     let usable = free.and_then(|()| diskq::check_writable(path));
-    match usable {
-        Ok(()) => Finding::ok(format!(
-            "{} is a directory that can be written to, and no other nsqd uses it",
-            path.display()
-        )),
-        Err(error) => judge(path, &error),
+    if let Err(error) = usable {
+        return judge(path, &error);
     }
+    let user = rustix::process::geteuid().as_raw();
+    let owner = std::fs::metadata(path).map_or(user, |directory| directory.uid());
+    judge_user(path, owner, user)
+}
+
+/// Judges a data path that `user` can use. What root can do tells nothing about the user that runs nsqd.
+fn judge_user(path: &Path, owner: u32, user: u32) -> Finding {
+    let shown = path.display();
+    if user == 0 && owner != 0 {
+        return Finding::warning(
+            format!("{shown} belongs to the user {owner}, and root makes this check"),
+            format!("repeat it as the user that runs nsqd (sudo -u '#{owner}')"),
+        );
+    }
+    Finding::ok(format!(
+        "{shown} is a directory that can be written to, and no other nsqd uses it"
+    ))
 }
 
 /// Judges the error of a lock of the data path, or of a write to it.
@@ -179,6 +193,28 @@ mod tests {
         check(broken, "nput/output error", "dmesg");
         let directory = tempfile::tempdir().unwrap();
         assert_eq!(super::check(directory.path()).state, State::Ok);
+    }
+
+    /// The check said "ready" to root, and nsqd's own user was refused at the start.
+    #[test]
+    fn root_is_told_whose_the_data_path_is() {
+        let path = Path::new("/data");
+        for (owner, user, state) in [
+            (0, 0, State::Ok),
+            (998, 998, State::Ok),
+            // A group may be meant to write.
+            (998, 999, State::Ok),
+            (998, 0, State::Warning),
+        ] {
+            let finding = judge_user(path, owner, user);
+            assert_eq!(finding.state, state, "{owner} {user}: {finding:?}");
+        }
+        let finding = judge_user(path, 998, 0);
+        assert!(
+            finding.found.contains("belongs to the user 998"),
+            "{finding:?}"
+        );
+        assert!(finding.advice.contains("sudo -u '#998'"), "{finding:?}");
     }
 
     #[test]
