@@ -54,8 +54,6 @@ pub enum Request {
         head: Head,
         /// The indices of the messages to read; the first message of the segment has index 0.
         indices: Range<u32>,
-        /// Bytes of frames to read. The first message may exceed this bound.
-        bytes_max: u32,
     },
     /// Read a segment back and check every message in it.
     Load {

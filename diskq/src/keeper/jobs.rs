@@ -78,11 +78,8 @@ impl<F: Files> Keeper<F> {
                 segment,
                 head,
                 indices,
-                bytes_max,
             } => {
-                let piece = log
-                    .ok()
-                    .and_then(|log| log.peek(segment, &head, indices, bytes_max));
+                let piece = log.ok().and_then(|log| log.peek(segment, &head, indices));
                 Some(Reply::Peeked { segment, piece })
             }
             Request::Load {

@@ -23,18 +23,14 @@ use crate::platform;
 const PIECE_BYTES: usize = 1 << 20;
 
 impl<F: Files> LogDirectory<'_, F> {
-    /// Reads the messages `indices` through the page cache, up to the first message that is not whole, or that exceeds
-    /// `bytes_max`. A failure or damage is not reported here: the load that follows finds and reports it.
+    /// Reads the messages `indices` through the page cache, up to the first message that is not whole. A failure or damage is not reported here: the load that follows finds and reports it.
     pub(super) fn peek(
         &self,
         segment: SegmentNumber,
         wanted: &Head,
         indices: Range<u32>,
-        bytes_max: u32,
     ) -> Option<Piece> {
-        let image = self
-            .read_messages(segment, wanted, &indices, bytes_max)
-            .ok()?;
+        let image = self.read_messages(segment, wanted, &indices).ok()?;
         let is_whole = |index: &u32| segment::is_whole(&image, wanted, *index);
         let count = indices.clone().take_while(is_whole).count() as u32;
         let seqs = seqs_at(wanted.base, &(indices.start..indices.start + count));
@@ -45,13 +41,12 @@ impl<F: Files> LogDirectory<'_, F> {
     }
 
     /// Reads the slots of `indices`, and the bytes between the start of the first slot's frame and the end of the last
-    /// slot's frame that is within `bytes_max`.
+    /// slot's frame.
     fn read_messages(
         &self,
         segment: SegmentNumber,
         wanted: &Head,
         indices: &Range<u32>,
-        bytes_max: u32,
     ) -> io::Result<Buffer> {
         let path = self.segment_path(segment);
         let mut image = Buffer::zeroed(wanted.bytes)?;
@@ -64,9 +59,7 @@ impl<F: Files> LogDirectory<'_, F> {
             .clone()
             .map_while(|index| segment::slot_at(&image, kind, index));
         if let Some(first) = slots.next() {
-            let ends = slots.map(|slot| slot.end);
-            let fits = |end: &u32| end.saturating_sub(first.start) <= bytes_max;
-            let end = ends.take_while(fits).last().unwrap_or(first.end);
+            let end = slots.last().unwrap_or(first).end;
             let frames = first.start as usize..(end as usize).min(slots_at);
             // A damaged slot may have any bounds. Bounds out of range leave the frames unread, and frames
             // that were not read are not whole.

@@ -64,7 +64,7 @@ impl<F: Files> Opening<'_, F> {
                     format!("is longer than the file of {file_bytes} bytes: {why}")
                 }
                 Ok((PlaceContent::Inconsistent, _)) => "contradicts itself".to_owned(),
-                Ok((PlaceContent::Newer { version, number }, _)) => {
+                Ok((PlaceContent::Unknown { version, number }, _)) => {
                     if number <= NUMBER_MAX {
                         newer_number = newer_number.max(number);
                     }

@@ -109,6 +109,7 @@ fn checkpoints_grow_where_they_are_and_need_no_room_for_one_twice_as_long() {
     for round in 0..21 {
         let place = round % checkpoint::PLACES;
         let mut draft = CheckpointDraft::new(true, Vec::new());
+        draft.paused = true;
         draft.terms.note = "x".repeat(1000 << (round / 3));
         draft.number = round as u64 + 1;
         let bytes = draft.encode(false).unwrap();

@@ -59,7 +59,7 @@ pub struct Daemon {
     stops: Vec<oneshot::Sender<()>>,
     shards: Vec<JoinHandle<()>>,
     threads: Vec<JoinHandle<()>>,
-    statsd: mpsc::Sender<statsd::Event>,
+    statsd: Option<statsd::Pushing>,
     lock: DataPathLock,
 }
 
@@ -114,22 +114,20 @@ impl Daemon {
                 peeks,
             },
         };
-        let (statsd, statsd_events) = mpsc::channel();
         let mut daemon = Daemon {
             addresses: plan.addresses.clone(),
             shared: plan.shared.clone(),
             stops: Vec::new(),
             shards: Vec::new(),
             threads: vec![writer],
-            statsd: statsd.clone(),
+            statsd: None,
             lock,
         };
         daemon.start_shards(&plan, inboxes, stored)?;
         // Now the shards' listeners hold the addresses.
         drop(ready.reserved);
         let Shared { info, post, .. } = &plan.shared;
-        let pusher = statsd::start(info, post.clone(), (statsd, statsd_events));
-        daemon.threads.extend(pusher.map_err(no_thread)?);
+        daemon.statsd = Some(statsd::start(info, post.clone()).map_err(no_thread)?);
         for (name, address) in daemon.addresses.named() {
             log_info!("{name}: listening on {address}");
         }
@@ -204,8 +202,7 @@ impl Daemon {
             }
         }
         log_info!("NSQ: stopping subsystems");
-        // Without pushes, nobody listens.
-        let _ = self.statsd.send(statsd::Event::Stop);
+        drop(self.statsd);
         self.shared.lookup.stop();
         self.shared.metadata.stop();
         for thread in self.threads {
@@ -279,7 +276,7 @@ fn stored_topics(
     }
     let stored = recovery::divide(config, metadata, shard_count)?;
     let topics = stored.iter().flat_map(|stored| stored.topics.keys());
-    rule_memory::tell(rules, topics.map(String::as_str))?;
+    rule_memory::tell(rules, topics.map(String::as_str));
     Ok(stored)
 }
 

@@ -56,10 +56,10 @@ const INQUIRIES: Bounds = Bounds {
     bytes_max: 0,
 };
 
-/// The bounds of the resolutions of names. A name whose resolution does not fit in is resolved with the next PING.
+/// The bounds of the resolutions of names. Each name of the configuration waits once at most.
 const RESOLUTIONS: Bounds = Bounds {
     threads_max: 4,
-    waiting_max: 100,
+    waiting_max: usize::MAX,
     bytes_max: 0,
 };
 
@@ -357,20 +357,14 @@ impl Registrar {
     /// Has all names resolved that are not being resolved now.
     fn resolve(&mut self) {
         for (text, address) in self.directory.questions() {
-            let (messages, asked) = (self.messages.clone(), text.clone());
+            let messages = self.messages.clone();
             let resolve = move || {
-                let resolution = directory::resolve(&asked, &address);
+                let resolution = directory::resolve(&text, &address);
                 // The thread ends after `stop` only.
-                let _ = messages.send(Message::Resolved(asked, resolution));
+                let _ = messages.send(Message::Resolved(text, resolution));
             };
-            if self.resolvers.give(0, Box::new(resolve)).is_err() {
-                let why = "too many other names are being resolved".to_owned();
-                let resolution = Resolution {
-                    hosts: Vec::new(),
-                    failures: vec![why],
-                };
-                let _ = self.messages.send(Message::Resolved(text, resolution));
-            }
+            let given = self.resolvers.give(0, Box::new(resolve));
+            given.expect("there is room for every name");
         }
     }
 

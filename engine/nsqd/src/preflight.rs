@@ -4,7 +4,7 @@
 //! ```text
 //!                    a start                                     nsqd --check
 //!   flags            are accepted                                and what each means compared with NSQ
-//!   limits.rs        raises the limit on open files              cores and their quota, memory mappings
+//!   limits.rs        raises the limit on open files              cores, memory mappings
 //!   engine.rs        one engine per shard reports one wake-up    and its price
 //!   data_path.rs     locked, writable, closed to others; nsqd.dat can be read
 //!   addresses.rs     reserved until the shards listen on them    free, and no two the same

@@ -4,8 +4,8 @@
 //!   shards ──► snapshot ──► lines (what changed since the last one) ──► datagrams, spread over the interval
 //! ```
 //!
-//! The push has a separate thread. A shard only answers the question for its figures. The stop of the process waits for the
-//! push, but not for the name of the host: a name is resolved on a thread of its own, because that can take minutes.
+//! The push has a separate thread. A shard only answers the question for its figures. The end of the process does not wait
+//! for this thread: to resolve the name of the host can take minutes.
 
 use crate::http::{memory_fields, stats_of_all};
 use crate::process::Info;
@@ -13,11 +13,12 @@ use crate::shard::mail::Post;
 use engine_rules::stats::{ChannelStats, LatencyStats, StatsFilter, StatsSnapshot, TopicStats};
 use futures_lite::future::block_on;
 use program::{log_error, log_info};
+use std::convert::Infallible;
 use std::fmt::Display;
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, ToSocketAddrs, UdpSocket};
-use std::sync::mpsc::{Receiver, Sender};
-use std::thread::{Builder, JoinHandle};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 use wire::name::is_ephemeral;
 
@@ -26,26 +27,18 @@ const SPREAD_MARGIN: Duration = Duration::from_secs(1);
 /// A datagram's size when none is given: `--statsd-udp-packet-size` of 0 or less.
 const PACKET_BYTES_DEFAULT: usize = 4096;
 
-/// An event that a push waits for.
-pub(crate) enum Event {
-    /// The name of the host has an address, or none.
-    Resolved(io::Result<SocketAddr>),
-    /// The process ends.
-    Stop,
-}
+/// Stops the pushes when it is dropped.
+pub(crate) type Pushing = Sender<Infallible>;
 
-/// Starts the pushes, if they are configured, until an [`Event::Stop`] comes.
+/// Starts the pushes, if they are configured.
 ///
 /// # Errors
 /// No thread could be started.
-pub(crate) fn start(
-    info: &Info,
-    post: Post,
-    (sender, events): (Sender<Event>, Receiver<Event>),
-) -> io::Result<Option<JoinHandle<()>>> {
+pub(crate) fn start(info: &Info, post: Post) -> io::Result<Pushing> {
+    let (pushing, stop) = channel();
     let config = &info.config;
     if config.statsd_address.is_empty() {
-        return Ok(None);
+        return Ok(pushing);
     }
     let pusher = Pusher {
         address: config.statsd_address.clone(),
@@ -60,11 +53,11 @@ pub(crate) fn start(
             config.statsd_exclude_ephemeral,
         ),
         post,
-        sender,
-        events,
+        stop,
     };
     let thread = Builder::new().name("statsd".to_owned());
-    thread.spawn(move || pusher.run()).map(Some)
+    thread.spawn(move || pusher.run())?;
+    Ok(pushing)
 }
 
 struct Pusher {
@@ -73,84 +66,44 @@ struct Pusher {
     packet_bytes: usize,
     lines: Lines,
     post: Post,
-    /// The way to this thread, for the one that resolves the name.
-    sender: Sender<Event>,
-    events: Receiver<Event>,
+    /// Closes when the process ends.
+    stop: Receiver<Infallible>,
 }
 
 impl Pusher {
     fn run(mut self) {
         let mut next = Instant::now() + self.interval;
-        let mut is_resolving = false;
-        loop {
-            match self.event_before(next) {
-                Some(Event::Stop) => break,
-                Some(Event::Resolved(address)) => {
-                    is_resolving = false;
-                    match self.push(address) {
-                        Ok(true) => {}
-                        Ok(false) => break,
-                        Err(why) => self.tell_failure(&why.to_string()),
-                    }
-                }
-                None => {
-                    next = (next + self.interval).max(Instant::now());
-                    if is_resolving {
-                        self.tell_failure("the name of the host is still being resolved");
-                        continue;
-                    }
-                    is_resolving = true;
-                    self.resolve();
-                }
+        while self.waits_until(next) {
+            next = (next + self.interval).max(Instant::now());
+            if let Err(why) = self.push() {
+                let address = &self.address;
+                log_error!("failed to create UDP socket to statsd({address}) - {why}");
             }
         }
         log_info!("STATSD: closing");
     }
 
-    fn tell_failure(&self, why: &str) {
-        let address = &self.address;
-        log_error!("failed to create UDP socket to statsd({address}) - {why}");
-    }
-
-    /// Waits for an event until `at`.
-    fn event_before(&self, at: Instant) -> Option<Event> {
+    /// Waits until `at`. Returns false, perhaps earlier, if the process ends.
+    fn waits_until(&self, at: Instant) -> bool {
         let wait = at.saturating_duration_since(Instant::now());
-        // This thread keeps a sender, so the channel never closes: an error only means that the time is over.
-        self.events.recv_timeout(wait).ok()
+        self.stop.recv_timeout(wait) == Err(RecvTimeoutError::Timeout)
     }
 
-    /// Has the address resolved. The next event has the result, unless the process ends before.
-    fn resolve(&self) {
-        let (address, sender) = (self.address.clone(), self.sender.clone());
-        let resolve = move || {
-            // The thread of the pushes ends with the process only.
-            let _ = sender.send(Event::Resolved(resolve(&address)));
-        };
-        if self.address.parse::<SocketAddr>().is_ok() {
-            return resolve();
-        }
-        let thread = Builder::new().name("statsd-dns".to_owned());
-        if let Err(error) = thread.spawn(resolve) {
-            let _ = self.sender.send(Event::Resolved(Err(error)));
-        }
-    }
-
-    /// Pushes the figures. Returns false if the process ends.
-    fn push(&mut self, address: io::Result<SocketAddr>) -> io::Result<bool> {
-        let socket = connect(address?)?;
+    /// Pushes the figures.
+    fn push(&mut self) -> io::Result<()> {
+        let socket = connect(resolve(&self.address)?)?;
         log_info!("STATSD: pushing stats to {}", self.address);
         let filter = StatsFilter::default();
         let snapshot = block_on(stats_of_all(&self.post, &filter));
         let packets = packets(self.lines.of(snapshot), self.packet_bytes);
         let spread = self.interval.saturating_sub(SPREAD_MARGIN);
         let pause = spread / u32::try_from(packets.len().max(1)).unwrap_or(u32::MAX);
-        let mut is_stopped = false;
         for packet in &packets {
             // If nobody listens, the packet is lost, as in nsqd. The counters of later packets make up for it.
             let _ = socket.send(packet.as_bytes());
-            is_stopped = is_stopped || self.event_before(Instant::now() + pause).is_some();
+            self.waits_until(Instant::now() + pause);
         }
-        Ok(!is_stopped)
+        Ok(())
     }
 }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 use transport::TlsConnector;
 use upgrade::ClientConfig;
 use ureq::Agent;
+use ureq::http::Uri;
 use ureq::unversioned::resolver::DefaultResolver;
 use ureq::unversioned::transport::{Connector, TcpConnector};
 use wire::error::quote;
@@ -141,7 +142,7 @@ impl HttpClient {
             let response = sent.map_err(|error| failure("Post", &url, error))?;
             let location = response.headers().get("location");
             let location = location.and_then(|location| location.to_str().ok());
-            let next = location.map(|location| redirected_url(&url, location));
+            let next = location.and_then(|location| redirected_url(&url, location));
             match (response.status().as_u16(), next) {
                 (301..=303, Some(next)) => return self.ask_get(&next),
                 (307 | 308, Some(next)) => url = next,
@@ -167,25 +168,13 @@ impl HttpClient {
     }
 }
 
-/// Returns the target of a redirect.
-fn redirected_url(base: &str, location: &str) -> String {
-    let scheme_end = base.find("://").map_or(0, |at| at + 3);
-    let authority_end = base[scheme_end..]
-        .find(['/', '?'])
-        .map_or(base.len(), |at| scheme_end + at);
-    let path_end = base.find('?').unwrap_or(base.len());
-    if location.contains("://") {
-        location.to_owned()
-    } else if location.starts_with("//") {
-        format!("{}{location}", &base[..scheme_end.saturating_sub(2)])
-    } else if location.starts_with('/') {
-        format!("{}{location}", &base[..authority_end])
-    } else {
-        let directory = base[authority_end..path_end]
-            .rfind('/')
-            .map_or(authority_end, |at| authority_end + at);
-        format!("{}/{location}", &base[..directory])
-    }
+/// Returns the target of a redirect, which is a URL or a path of the same server.
+fn redirected_url(base: &str, location: &str) -> Option<String> {
+    let base: Uri = base.parse().ok()?;
+    let mut target = location.parse::<Uri>().ok()?.into_parts();
+    target.scheme = target.scheme.or(base.scheme().cloned());
+    target.authority = target.authority.or(base.authority().cloned());
+    Some(Uri::from_parts(target).ok()?.to_string())
 }
 
 fn failure(verb: &str, url: &str, error: ureq::Error) -> String {
@@ -221,12 +210,9 @@ mod tests {
         let base = "http://h:1/a/b?q=1";
         for (location, expected) in [
             ("https://other/x", "https://other/x"),
-            ("//other/x", "http://other/x"),
             ("/x?y", "http://h:1/x?y"),
-            ("x", "http://h:1/a/x"),
         ] {
-            assert_eq!(redirected_url(base, location), expected);
+            assert_eq!(redirected_url(base, location).as_deref(), Some(expected));
         }
-        assert_eq!(redirected_url("http://h:1", "x"), "http://h:1/x");
     }
 }

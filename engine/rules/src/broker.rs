@@ -534,7 +534,6 @@ impl Broker {
         self.call(now, out, |broker| {
             let resident_bytes = broker.options.resident_bytes / broker.by_name.len().max(1) as u64;
             let (mut unfinished, mut unserved) = (Vec::new(), Vec::new());
-            broker.announce_some();
             broker.deliver_own_forwards();
             let bytes_max = broker.options.dead_letter_bytes;
             let mut letter_budget = LetterBudget::new(broker.letters.bytes, bytes_max);
@@ -596,7 +595,7 @@ impl Broker {
 
     /// True while something is left for [`Broker::end_turn`].
     pub fn is_turn_open(&self) -> bool {
-        self.to_do.is_left()
+        !self.to_do.topics_to_pump.is_empty()
     }
 
     /// Returns how many entries of long lists the last turn went through: see

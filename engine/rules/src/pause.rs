@@ -45,16 +45,10 @@ impl PauseUnderWay {
     /// A pause that an earlier run began. A pause whose time has passed ends at once. If the wall clock was set back, the
     /// pause lasts for as long as the operator asked for from now on, and not longer.
     pub(crate) fn restore(now: Now, terms: &PauseTerms) -> Box<PauseUnderWay> {
-        let left = terms.until_ns.saturating_sub(now.wall_ns);
-        let longest = match terms.length_ns {
-            0 => PAUSE_TIME_MAX.as_nanos() as u64,
-            length => length,
-        };
         let mut terms = terms.clone();
-        if left > longest {
-            terms.until_ns = now.wall_ns.saturating_add(longest);
-        }
-        let left = Duration::from_nanos(left.min(longest));
+        let latest_ns = now.wall_ns.saturating_add(terms.length_ns);
+        terms.until_ns = terms.until_ns.min(latest_ns);
+        let left = Duration::from_nanos(terms.until_ns.saturating_sub(now.wall_ns));
         Box::new(PauseUnderWay {
             until: (terms.until_ns > 0).then(|| now.mono + left),
             terms,

@@ -15,25 +15,12 @@ const SHORT_RUNS: usize = 16_384;
 pub struct PauseTerms {
     /// The time at which the pause ends by itself, in Unix nanoseconds. 0: the pause has no end.
     pub until_ns: u64,
-    /// The time that the operator asked for, in nanoseconds. 0: the pause has no end, or the time is not known.
+    /// The time that the operator asked for, in nanoseconds. 0: the pause has no end.
     pub length_ns: u64,
     /// The reason for the pause. Empty: none was given. At most 65,535 bytes are recorded.
     pub note: String,
     /// The name of the operator. Empty: none was given. At most 65,535 bytes are recorded.
     pub by: String,
-}
-
-impl PauseTerms {
-    /// Returns whether the pause has no terms, as in the original.
-    #[must_use]
-    pub fn are_none(&self) -> bool {
-        self.until_ns == 0 && self.note.is_empty() && self.by.is_empty()
-    }
-
-    /// Returns whether the terms have the time that the operator asked for.
-    pub(super) fn have_length(&self) -> bool {
-        !self.are_none() && self.length_ns > 0
-    }
 }
 
 /// The progress of a topic: the messages that the topic and each of its channels still owe. `L` is a list of them.
@@ -50,7 +37,7 @@ pub struct CheckpointOf<L> {
     pub number: u64,
     /// True if the topic is paused.
     pub paused: bool,
-    /// The terms of the pause.
+    /// The terms of the pause. They are not recorded without a pause.
     pub terms: PauseTerms,
     /// The seqs that the topic has not yet given to any channel, sorted.
     pub undistributed: L,
@@ -71,7 +58,7 @@ pub struct ChannelCheckpointOf<L> {
     pub name: String,
     /// True if the channel is paused.
     pub paused: bool,
-    /// The terms of the pause.
+    /// The terms of the pause. They are not recorded without a pause.
     pub terms: PauseTerms,
     /// The messages that the channel still owes its consumers: waiting, in flight, requeued and deferred.
     pub runs: L,

@@ -2,39 +2,24 @@
 
 use std::borrow::Cow;
 use std::collections::TryReserveError;
-use std::{io, iter};
+use std::io;
 
 use wire::id::{SEQ_MAX, Seq};
 use wire::name::ChannelName;
 
 use super::content::{
-    ChannelCheckpoint, Checkpoint, CheckpointDraft, CheckpointOf, GraceCheckpoint, PauseTerms,
-    TimedRuns, UndoCheckpoint,
+    ChannelCheckpoint, Checkpoint, CheckpointDraft, CheckpointOf, PauseTerms, TimedRuns,
+    UndoCheckpoint,
 };
 use super::runs::{CheckpointRun, Runs};
 use crate::crc::crc32c;
 use crate::range::{SeqRange, meeting};
 
 pub(super) const MAGIC: [u8; 4] = *b"RQCP";
-pub(super) const VERSION: u16 = 2;
-/// The version of a checkpoint that has the grace of its topic. All other checkpoints have [`VERSION`], so that a
-/// program that knows nothing of grace reads them.
-const GRACE_VERSION: u16 = 3;
-/// The version of a checkpoint that has additions: terms of pauses, or emptied messages that can come back. The topic
-/// has additions, and so has each channel. A bit says whether the grace is there, too.
-const ADDITIONS_VERSION: u16 = 4;
-/// The version of a checkpoint whose additions have what programs for [`ADDITIONS_VERSION`] do not know: the length of a
-/// pause, or the undo of an emptied topic.
-pub(super) const LENGTH_VERSION: u16 = 5;
+/// The format that this code writes and reads. Builds before the first release had the versions up to 5.
+pub(super) const VERSION: u16 = 6;
 pub(super) const HEAD_BYTES: usize = 24;
 pub(super) const RUN_BYTES: usize = 26;
-
-/// The bit of a pause with terms.
-const TERMS: u8 = 1;
-/// The bit of an undo.
-const UNDO: u8 = 2;
-/// The bit of terms with the time that the operator asked for.
-const LENGTH: u8 = 4;
 
 /// The highest checkpoint number that is accepted. No log comes near this number, and its successor still fits 64 bits.
 pub const NUMBER_MAX: u64 = 1 << 62;
@@ -74,27 +59,23 @@ impl Out {
         }
     }
 
-    fn put_timed(&mut self, timed: &TimedRuns<Cow<'_, Runs>>) {
-        self.put(&timed.until_ns.to_le_bytes());
-        self.put_runs(&timed.runs);
-    }
-
-    /// Puts the additions of a topic or channel.
-    fn put_additions(&mut self, terms: &PauseTerms, undo: Option<&TimedRuns<Cow<'_, Runs>>>) {
-        let has_terms = !terms.are_none();
-        let undo_bit = u8::from(undo.is_some()) * UNDO;
-        let length_bit = u8::from(terms.have_length()) * LENGTH;
-        self.put(&[u8::from(has_terms) * TERMS + undo_bit + length_bit]);
-        if has_terms {
+    /// Puts whether the topic or a channel is paused, and the terms of the pause.
+    fn put_pause(&mut self, is_paused: bool, terms: &PauseTerms) {
+        self.put(&[u8::from(is_paused)]);
+        if is_paused {
             self.put(&terms.until_ns.to_le_bytes());
+            self.put(&terms.length_ns.to_le_bytes());
             self.put_text(&terms.note);
             self.put_text(&terms.by);
         }
-        if terms.have_length() {
-            self.put(&terms.length_ns.to_le_bytes());
-        }
-        if let Some(undo) = undo {
-            self.put_timed(undo);
+    }
+
+    /// Puts whether there is a grace or an undo, and its messages.
+    fn put_timed(&mut self, timed: Option<&TimedRuns<Cow<'_, Runs>>>) {
+        self.put(&[u8::from(timed.is_some())]);
+        if let Some(timed) = timed {
+            self.put(&timed.until_ns.to_le_bytes());
+            self.put_runs(&timed.runs);
         }
     }
 }
@@ -125,7 +106,7 @@ impl CheckpointDraft {
         let body_bytes = bytes.len() - HEAD_BYTES;
         let body_bytes = u32::try_from(body_bytes).map_err(|_| too_long(body_bytes))?;
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&resolved.version().to_le_bytes());
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
         bytes[6..8].copy_from_slice(&u16::from(sync).to_le_bytes());
         bytes[8..16].copy_from_slice(&self.number.to_le_bytes());
         bytes[16..20].copy_from_slice(&body_bytes.to_le_bytes());
@@ -135,47 +116,21 @@ impl CheckpointDraft {
 }
 
 impl CheckpointOf<Cow<'_, Runs>> {
-    /// Returns the lowest version that has all of the checkpoint.
-    fn version(&self) -> u16 {
-        let terms = || iter::once(&self.terms).chain(self.channels.iter().map(|it| &it.terms));
-        if self.undo.is_some() || terms().any(PauseTerms::have_length) {
-            LENGTH_VERSION
-        } else if terms().any(|it| !it.are_none())
-            || self.channels.iter().any(|it| it.undo.is_some())
-        {
-            ADDITIONS_VERSION
-        } else if self.grace.is_some() {
-            GRACE_VERSION
-        } else {
-            VERSION
-        }
-    }
-
     fn put_body(&self, out: &mut Out) {
         out.put(&self.synced.0.to_le_bytes());
         out.put(&self.next.0.to_le_bytes());
-        out.put(&[u8::from(self.paused)]);
+        out.put_pause(self.paused, &self.terms);
         out.put_runs(&self.undistributed);
+        out.put_timed(self.undo.as_ref());
+        out.put_timed(self.grace.as_ref());
         out.put_count(self.channels.len());
         for channel in &self.channels {
             let name_bytes = u8::try_from(channel.name.len()).expect("channel names are short");
             out.put(&[name_bytes]);
             out.put(channel.name.as_bytes());
-            out.put(&[u8::from(channel.paused)]);
+            out.put_pause(channel.paused, &channel.terms);
             out.put_runs(&channel.runs);
-        }
-        let has_additions = self.version() >= ADDITIONS_VERSION;
-        if has_additions {
-            out.put(&[u8::from(self.grace.is_some())]);
-        }
-        if let Some(grace) = &self.grace {
-            out.put_timed(grace);
-        }
-        if has_additions {
-            out.put_additions(&self.terms, self.undo.as_ref());
-            for channel in &self.channels {
-                out.put_additions(&channel.terms, channel.undo.as_ref());
-            }
+            out.put_timed(channel.undo.as_ref());
         }
     }
 }
@@ -199,8 +154,8 @@ pub enum PlaceContent {
     Empty,
     /// A whole checkpoint, and whether its writer asked for a sync.
     Checkpoint(Box<Checkpoint>, bool),
-    /// A whole checkpoint of a version that this code does not know.
-    Newer {
+    /// A whole checkpoint of another version.
+    Unknown {
         /// The version.
         version: u16,
         /// The number of the checkpoint: all versions have it at the same place.
@@ -264,10 +219,10 @@ pub fn decode(bytes: &[u8]) -> Result<PlaceContent, TryReserveError> {
     if head[..4] != MAGIC || !is_whole {
         return Ok(PlaceContent::Bad);
     }
-    if !(VERSION..=LENGTH_VERSION).contains(&version) {
-        return Ok(PlaceContent::Newer { version, number });
+    if version != VERSION {
+        return Ok(PlaceContent::Unknown { version, number });
     }
-    match Reader(body).checkpoint(number, version) {
+    match Reader(body).checkpoint(number) {
         Ok(checkpoint) if is_consistent(&checkpoint)? => {
             Ok(PlaceContent::Checkpoint(checkpoint.into(), is_synced))
         }
@@ -280,42 +235,31 @@ pub fn decode(bytes: &[u8]) -> Result<PlaceContent, TryReserveError> {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn checkpoint(mut self, number: u64, version: u16) -> Result<Checkpoint, Unread> {
+    fn checkpoint(mut self, number: u64) -> Result<Checkpoint, Unread> {
+        let (synced, next) = (Seq(self.u64()?), Seq(self.u64()?));
+        let (paused, terms) = self.pause()?;
         let mut checkpoint = Checkpoint {
             number,
-            synced: Seq(self.u64()?),
-            next: Seq(self.u64()?),
-            paused: self.u8()? != 0,
+            synced,
+            next,
+            paused,
+            terms,
             undistributed: self.runs()?,
-            ..Checkpoint::default()
+            undo: self.timed()?,
+            grace: self.timed()?,
+            channels: Vec::new(),
         };
         for _ in 0..self.u32()? {
             let name_bytes = usize::from(self.u8()?);
+            let name = self.text(name_bytes)?;
+            let (paused, terms) = self.pause()?;
             checkpoint.channels.push(ChannelCheckpoint {
-                name: self.text(name_bytes)?,
-                paused: self.u8()? != 0,
+                name,
+                paused,
+                terms,
                 runs: self.runs()?,
-                ..ChannelCheckpoint::default()
+                undo: self.timed()?,
             });
-        }
-        let has_additions = version >= ADDITIONS_VERSION;
-        let has_grace = match has_additions.then(|| self.u8()).transpose()? {
-            None => version == GRACE_VERSION,
-            Some(bit @ 0..=1) => bit == 1,
-            Some(_) => return Err(Unread::Malformed),
-        };
-        if has_grace {
-            checkpoint.grace = Some(self.timed()?);
-        }
-        if has_additions {
-            (checkpoint.terms, checkpoint.undo) = self.additions()?;
-            // Some programs wrote the length of a pause into checkpoints of ADDITIONS_VERSION, but none this undo.
-            if checkpoint.undo.is_some() && version == ADDITIONS_VERSION {
-                return Err(Unread::Malformed);
-            }
-            for channel in &mut checkpoint.channels {
-                (channel.terms, channel.undo) = self.additions()?;
-            }
         }
         match self.0 {
             [] => Ok(checkpoint),
@@ -323,33 +267,30 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the additions of the topic or of a channel.
-    fn additions(&mut self) -> Result<(PauseTerms, Option<UndoCheckpoint>), Unread> {
-        let bits = self.u8()?;
-        let has_length = bits & LENGTH != 0;
-        if bits & !(TERMS | UNDO | LENGTH) != 0 || (has_length && bits & TERMS == 0) {
-            return Err(Unread::Malformed);
-        }
+    /// Reads whether the topic or a channel is paused, and the terms of the pause.
+    fn pause(&mut self) -> Result<(bool, PauseTerms), Unread> {
         let mut terms = PauseTerms::default();
-        if bits & TERMS != 0 {
+        let is_paused = self.bool()?;
+        if is_paused {
             terms.until_ns = self.u64()?;
+            terms.length_ns = self.u64()?;
             let note_bytes = usize::from(self.u16()?);
             terms.note = self.text(note_bytes)?;
             let by_bytes = usize::from(self.u16()?);
             terms.by = self.text(by_bytes)?;
         }
-        if has_length {
-            terms.length_ns = self.u64()?;
-        }
-        let has_undo = bits & UNDO != 0;
-        Ok((terms, has_undo.then(|| self.timed()).transpose()?))
+        Ok((is_paused, terms))
     }
 
-    fn timed(&mut self) -> Result<GraceCheckpoint, Unread> {
-        Ok(TimedRuns {
+    /// Reads a grace or an undo, if there is one.
+    fn timed(&mut self) -> Result<Option<TimedRuns<Vec<CheckpointRun>>>, Unread> {
+        if !self.bool()? {
+            return Ok(None);
+        }
+        Ok(Some(TimedRuns {
             until_ns: self.u64()?,
             runs: self.runs()?,
-        })
+        }))
     }
 
     /// Reads a list of runs. Memory for the list is reserved only if that many runs follow: the count may be wrong.
@@ -385,6 +326,13 @@ impl<'a> Reader<'a> {
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Unread> {
         let taken = self.take(N)?.first_chunk();
         taken.copied().ok_or(Unread::Malformed)
+    }
+
+    fn bool(&mut self) -> Result<bool, Unread> {
+        match self.u8()? {
+            bit @ 0..=1 => Ok(bit == 1),
+            _ => Err(Unread::Malformed),
+        }
     }
 
     fn u8(&mut self) -> Result<u8, Unread> {

@@ -3,7 +3,7 @@ use std::io;
 
 use proptest::prelude::*;
 
-use super::encoding::{HEAD_BYTES, LENGTH_VERSION, MAGIC, RUN_BYTES, VERSION};
+use super::encoding::{HEAD_BYTES, MAGIC, RUN_BYTES, VERSION};
 use super::runs::CHUNK_RUNS;
 use super::*;
 use wire::id::Seq;
@@ -61,43 +61,32 @@ fn sample_in_grace() -> Checkpoint {
     }
 }
 
-/// The same with the length of a pause and an undo of the topic, which only the last version has.
-fn sample_of_last_version(sample: Checkpoint) -> Checkpoint {
-    let mut sample = sample_with_additions(sample);
+/// The same with undos and terms of pauses.
+fn sample_with_additions(mut sample: Checkpoint) -> Checkpoint {
+    sample.terms.until_ns = 1_800_000_000_000_000_002;
     sample.terms.length_ns = 600_000_000_000;
     sample.undo = Some(UndoCheckpoint {
         until_ns: 1_800_000_000_000_000_004,
         runs: vec![run(900, 90, 0, 0)],
     });
+    sample.channels[1].terms.note = "repair of Jörg's disk".to_owned();
+    sample.channels[1].terms.by = "ann".to_owned();
+    sample.channels[1].undo = Some(UndoCheckpoint {
+        until_ns: 1_800_000_000_000_000_003,
+        runs: vec![run(1, 2, 0, 0), run(3, 1, 4, 0), run(4, 1, 0, u64::MAX)],
+    });
     sample
 }
 
 /// All samples, each with whether it is to be durable.
-fn samples() -> [(bool, Checkpoint); 7] {
+fn samples() -> [(bool, Checkpoint); 5] {
     [
         (false, sample()),
         (true, sample()),
         (true, sample_in_grace()),
         (false, sample_with_additions(sample())),
         (true, sample_with_additions(sample_in_grace())),
-        (false, sample_of_last_version(sample())),
-        (true, sample_of_last_version(sample_in_grace())),
     ]
-}
-
-/// The same with an undo and terms of pauses.
-fn sample_with_additions(mut sample: Checkpoint) -> Checkpoint {
-    sample.terms = PauseTerms {
-        until_ns: 1_800_000_000_000_000_002,
-        ..PauseTerms::default()
-    };
-    sample.channels[0].terms.note = "repair of Jörg's disk".to_owned();
-    sample.channels[0].terms.by = "ann".to_owned();
-    sample.channels[1].undo = Some(UndoCheckpoint {
-        until_ns: 1_800_000_000_000_000_003,
-        runs: vec![run(1, 2, 0, 0), run(3, 1, 4, 0), run(4, 1, 0, u64::MAX)],
-    });
-    sample
 }
 
 /// The bytes of a place as docs/reference/format.md has them, whatever the checkpoint says.
@@ -111,65 +100,42 @@ fn encode(checkpoint: &Checkpoint, sync: bool) -> Vec<u8> {
             out.extend(run.due_ns.to_le_bytes());
         }
     };
-    let mut out = MAGIC.to_vec();
-    let all_terms = checkpoint.channels.iter().map(|channel| &channel.terms);
-    let mut all_terms = all_terms.chain([&checkpoint.terms]);
-    let mut undos = checkpoint.channels.iter().map(|channel| &channel.undo);
-    let has_additions = all_terms.any(|it| !it.are_none()) || undos.any(Option::is_some);
-    let mut all_terms = checkpoint.channels.iter().map(|channel| &channel.terms);
-    let has_length = all_terms.any(|it| it.length_ns > 0) || checkpoint.terms.length_ns > 0;
-    let is_last = has_length || checkpoint.undo.is_some();
-    let version: u16 = match (has_additions || is_last, checkpoint.grace.is_some()) {
-        _ if is_last => 5,
-        (true, _) => 4,
-        (false, true) => 3,
-        (false, false) => 2,
+    let pause = |out: &mut Vec<u8>, is_paused: bool, terms: &PauseTerms| {
+        out.push(u8::from(is_paused));
+        if is_paused {
+            out.extend(terms.until_ns.to_le_bytes());
+            out.extend(terms.length_ns.to_le_bytes());
+            for text in [&terms.note, &terms.by] {
+                out.extend((text.len() as u16).to_le_bytes());
+                out.extend(text.as_bytes());
+            }
+        }
     };
-    out.extend(version.to_le_bytes());
+    let timed = |out: &mut Vec<u8>, timed: &Option<UndoCheckpoint>| {
+        out.push(u8::from(timed.is_some()));
+        if let Some(timed) = timed {
+            out.extend(timed.until_ns.to_le_bytes());
+            runs(out, &timed.runs);
+        }
+    };
+    let mut out = MAGIC.to_vec();
+    out.extend(6_u16.to_le_bytes());
     out.extend(u16::from(sync).to_le_bytes());
     out.extend(checkpoint.number.to_le_bytes());
     out.extend([0; 8]);
     out.extend(checkpoint.synced.0.to_le_bytes());
     out.extend(checkpoint.next.0.to_le_bytes());
-    out.push(u8::from(checkpoint.paused));
+    pause(&mut out, checkpoint.paused, &checkpoint.terms);
     runs(&mut out, &checkpoint.undistributed);
+    timed(&mut out, &checkpoint.undo);
+    timed(&mut out, &checkpoint.grace);
     out.extend((checkpoint.channels.len() as u32).to_le_bytes());
     for channel in &checkpoint.channels {
         out.push(channel.name.len() as u8);
         out.extend(channel.name.as_bytes());
-        out.push(u8::from(channel.paused));
+        pause(&mut out, channel.paused, &channel.terms);
         runs(&mut out, &channel.runs);
-    }
-    if version >= 4 {
-        out.push(u8::from(checkpoint.grace.is_some()));
-    }
-    if let Some(grace) = &checkpoint.grace {
-        out.extend(grace.until_ns.to_le_bytes());
-        runs(&mut out, &grace.runs);
-    }
-    if version >= 4 {
-        let channels = checkpoint.channels.iter();
-        let channels = channels.map(|channel| (&channel.terms, channel.undo.as_ref()));
-        let topic = (&checkpoint.terms, checkpoint.undo.as_ref());
-        for (terms, undo) in [topic].into_iter().chain(channels) {
-            let has_length = terms.length_ns > 0;
-            let bits = u8::from(!terms.are_none()) + 2 * u8::from(undo.is_some());
-            out.push(bits + 4 * u8::from(has_length));
-            if !terms.are_none() {
-                out.extend(terms.until_ns.to_le_bytes());
-                for text in [&terms.note, &terms.by] {
-                    out.extend((text.len() as u16).to_le_bytes());
-                    out.extend(text.as_bytes());
-                }
-            }
-            if has_length {
-                out.extend(terms.length_ns.to_le_bytes());
-            }
-            if let Some(undo) = undo {
-                out.extend(undo.until_ns.to_le_bytes());
-                runs(&mut out, &undo.runs);
-            }
-        }
+        timed(&mut out, &channel.undo);
     }
     let body_bytes = (out.len() - HEAD_BYTES) as u32;
     out[16..20].copy_from_slice(&body_bytes.to_le_bytes());
@@ -218,7 +184,7 @@ fn an_undo_lies_below_the_messages_of_its_channel() {
 #[test]
 fn the_undo_of_a_topic_lies_apart_from_all_other_messages() {
     let check = |is_good: bool, change: fn(&mut Checkpoint)| {
-        let mut sample = sample_of_last_version(sample());
+        let mut sample = sample_with_additions(sample());
         change(&mut sample);
         let content = decode(&encode(&sample, true)).unwrap();
         let found = matches!(content, PlaceContent::Checkpoint(..));
@@ -254,26 +220,11 @@ fn the_undo_of_a_topic_lies_apart_from_all_other_messages() {
     });
 }
 
-/// Programs between the versions 4 and 5 wrote the length of a pause into checkpoints of version 4.
-#[test]
-fn a_checkpoint_of_version_4_may_have_the_length_of_a_pause_and_no_undo_of_its_topic() {
-    let read = |sample: &Checkpoint| {
-        let mut bytes = encode(sample, true);
-        bytes[4..6].copy_from_slice(&4_u16.to_le_bytes());
-        reseal(&mut bytes);
-        decode(&bytes).unwrap()
-    };
-    let mut sample = sample_of_last_version(sample());
-    assert_eq!(read(&sample), PlaceContent::Inconsistent);
-    sample.undo = None;
-    assert_eq!(read(&sample), PlaceContent::Checkpoint(sample.into(), true));
-}
-
-/// A stored checkpoint of version 5. It was not written by this program, but after docs/reference/format.md. A change
+/// A stored checkpoint of version 6. It was not written by this program, but after docs/reference/format.md. A change
 /// of the format fails here.
 #[test]
-fn a_stored_checkpoint_of_version_5_is_read() {
-    let stored: Vec<u8> = STORED_VERSION_5.concat();
+fn a_stored_checkpoint_of_version_6_is_read() {
+    let stored: Vec<u8> = STORED_VERSION_6.concat();
     let expected = Checkpoint {
         synced: Seq(30),
         next: Seq(40),
@@ -304,30 +255,22 @@ fn a_stored_checkpoint_of_version_5_is_read() {
 }
 
 /// The fields in their order.
-const STORED_VERSION_5: [&[u8]; 22] = [
+const STORED_VERSION_6: [&[u8]; 22] = [
     &[
-        82, 81, 67, 80, 5, 0, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 178, 0, 0, 0,
+        82, 81, 67, 80, 6, 0, 1, 0, 3, 0, 0, 0, 0, 0, 0, 0, 178, 0, 0, 0,
     ],
-    &[208, 92, 29, 43],
+    &[28, 224, 9, 181],
     &[30, 0, 0, 0, 0, 0, 0, 0, 40, 0, 0, 0, 0, 0, 0, 0],
     &[1],
+    &[0, 0, 180, 147, 118, 226, 250, 24],
+    &[0, 112, 201, 178, 139, 0, 0, 0],
+    &[4, 0, 100, 105, 115, 107],
+    &[3, 0, 97, 110, 110],
     &[1, 0, 0, 0],
     &[
         38, 0, 0, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ],
-    &[1, 0, 0, 0],
-    &[1, 99],
-    &[0],
-    &[1, 0, 0, 0],
-    &[
-        5, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
-    ],
-    &[0],
-    &[7],
-    &[0, 0, 180, 147, 118, 226, 250, 24],
-    &[4, 0, 100, 105, 115, 107],
-    &[3, 0, 97, 110, 110],
-    &[0, 112, 201, 178, 139, 0, 0, 0],
+    &[1],
     &[1, 0, 180, 147, 118, 226, 250, 24],
     &[2, 0, 0, 0],
     &[
@@ -335,6 +278,14 @@ const STORED_VERSION_5: [&[u8]; 22] = [
     ],
     &[
         28, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2, 0, 180, 147, 118, 226, 250, 24,
+    ],
+    &[0],
+    &[1, 0, 0, 0],
+    &[1, 99],
+    &[0],
+    &[1, 0, 0, 0],
+    &[
+        5, 0, 0, 0, 0, 0, 0, 0, 10, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0,
     ],
     &[0],
 ];
@@ -368,13 +319,15 @@ fn a_torn_write_is_noticed_at_every_byte() {
 }
 
 #[test]
-fn a_newer_version_is_named() {
-    let mut bytes = encode(&sample(), true);
-    bytes[4..6].copy_from_slice(&(LENGTH_VERSION + 1).to_le_bytes());
-    reseal(&mut bytes);
-    let (version, number) = (LENGTH_VERSION + 1, sample().number);
-    let newer = PlaceContent::Newer { version, number };
-    assert_eq!(decode(&bytes).unwrap(), newer);
+fn another_version_is_named() {
+    for version in [2, VERSION - 1, VERSION + 1] {
+        let mut bytes = encode(&sample(), true);
+        bytes[4..6].copy_from_slice(&version.to_le_bytes());
+        reseal(&mut bytes);
+        let number = sample().number;
+        let unknown = PlaceContent::Unknown { version, number };
+        assert_eq!(decode(&bytes).unwrap(), unknown);
+    }
 }
 
 /// Each would end the process later: a message has one place in a channel, and one channel.
@@ -434,10 +387,9 @@ proptest! {
     #[test]
     fn no_bytes_crash_the_reader(
         mut bytes in prop::collection::vec(any::<u8>(), 24..400),
-        version in VERSION..=LENGTH_VERSION,
     ) {
         bytes[..4].copy_from_slice(&MAGIC);
-        bytes[4..6].copy_from_slice(&version.to_le_bytes());
+        bytes[4..6].copy_from_slice(&VERSION.to_le_bytes());
         let body_bytes = bytes.len() as u32 - 24;
         bytes[16..20].copy_from_slice(&body_bytes.to_le_bytes());
         reseal(&mut bytes);

@@ -1,6 +1,5 @@
 //! What a log tells its topic: [`Notice`], [`Taken`], [`Look`] and [`LogStats`].
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -101,16 +100,13 @@ pub struct ColdMessage {
 }
 
 impl ColdMessage {
-    /// Returns the job that reads messages of a segment from this one on, and changes nothing. The job reads this
-    /// message in any case, and ends before the next message that would make the frames exceed `bytes_max` bytes.
+    /// Returns the job that reads the message, and changes nothing.
     #[must_use]
-    pub fn read_request(&self, count: u32, bytes_max: u32) -> Request {
-        let indices: Range<u32> = self.index..self.index.saturating_add(count);
+    pub fn read_request(&self) -> Request {
         Request::Peek {
             segment: self.segment,
             head: self.head,
-            indices,
-            bytes_max,
+            indices: self.index..self.index.saturating_add(1),
         }
     }
 }

@@ -198,7 +198,6 @@ impl Log {
             segment: segment.number,
             head: segment.head,
             indices: first..end.min(segment.count),
-            bytes_max: u32::MAX,
         });
     }
 

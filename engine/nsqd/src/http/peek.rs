@@ -39,7 +39,7 @@ const SCANNED_MAX: u64 = 20_000;
 const SCANNED_BYTES_MAX: u64 = 32 << 20;
 /// Bytes of frames that are read from disk for one slice: some 10 ms, after which the time is looked at, and another
 /// request has its turn. One message may exceed this bound.
-const READ_BYTES_MAX: u32 = 4 << 20;
+const READ_BYTES_MAX: u64 = 4 << 20;
 /// Bytes of bodies that one answer shows at most. One message may exceed this bound.
 const SHOWN_BYTES_MAX: usize = 4 << 20;
 /// The time after which a request begins no further slice.

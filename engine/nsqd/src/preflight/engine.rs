@@ -4,9 +4,8 @@ use std::fmt;
 use std::io;
 use std::num::NonZeroUsize;
 
-use program::check::{Finding, bytes_text};
+use program::check::Finding;
 use program::{log_info, log_warn};
-use rustix::process::{Resource, getrlimit};
 use wire::go_error::system_text;
 
 use super::limits::{self, shards_text};
@@ -171,53 +170,20 @@ pub(crate) fn is_usable(engine: Engine) -> bool {
     false
 }
 
-/// The system's answers.
-struct Answer {
-    chosen: Result<Chosen, Finding>,
-    /// Name and version, for example `Linux 6.18.44`.
-    system: String,
-    /// `None`: no limit.
-    memlock_bytes: Option<u64>,
-    /// A wait in a ring is shown as I/O wait.
-    shows_io_wait: bool,
-}
-
 pub(super) fn check(config: &Config) -> Finding {
     let chosen = choose_engine(&config.io, config.shard_count);
-    let answer = Answer {
-        chosen,
-        system: system_name(),
-        // An attempt with io_uring has raised the limit as far as possible.
-        memlock_bytes: getrlimit(Resource::Memlock).current,
-        shows_io_wait: shows_io_wait(),
-    };
-    judge(&answer, &shards_text(config.shard_count), &config.io)
-}
-
-/// Returns whether the kernel counts a wait in a ring as I/O wait. From Linux 6.15 on, a flag prevents that.
-#[cfg(target_os = "linux")]
-fn shows_io_wait() -> bool {
-    kernel() < Kernel(6, 15)
-}
-
-#[cfg(not(target_os = "linux"))]
-fn shows_io_wait() -> bool {
-    false
+    let shards = shards_text(config.shard_count);
+    judge(chosen, &system_name(), &shards, &config.io)
 }
 
 /// `io` is the value of `--io`.
-fn judge(answer: &Answer, shards: &str, io: &str) -> Finding {
-    let chosen = match &answer.chosen {
+fn judge(chosen: Result<Chosen, Finding>, system: &str, shards: &str, io: &str) -> Finding {
+    let chosen = match chosen {
         Ok(chosen) => chosen,
-        Err(error) => return error.clone(),
+        Err(error) => return error,
     };
-    let Chosen {
-        engine,
-        passed_over,
-        ..
-    } = chosen;
-    let (name, system) = (engine.name(), &answer.system);
-    if let Some((_, error)) = passed_over.first() {
+    let (name, engine) = (chosen.engine.name(), chosen.engine);
+    if let Some((_, error)) = chosen.passed_over.first() {
         return Finding::warning(
             format!(
                 "{}; {shards} will wait for sockets with {name}; {}",
@@ -228,18 +194,8 @@ fn judge(answer: &Answer, shards: &str, io: &str) -> Finding {
         );
     }
     let mut found = format!("{name} works for {shards} on {system}");
-    if engine.is_io_uring() {
-        found += &match answer.memlock_bytes {
-            None => ", with no limit on locked memory".to_owned(),
-            Some(0) => ", and needs no locked memory here".to_owned(),
-            Some(bytes) => format!(", with up to {} of locked memory", bytes_text(bytes)),
-        };
-        if chosen.lacks_receiving() {
-            found = format!("{found}; {}", LACKS_RECEIVING);
-        }
-        if answer.shows_io_wait {
-            found += "; before Linux 6.15, an idle shard may be counted as I/O wait; it uses no processor time";
-        }
+    if chosen.lacks_receiving() {
+        found = format!("{found}; {LACKS_RECEIVING}");
     }
     found += match io {
         "auto" => "; --io=auto takes the best engine that works",

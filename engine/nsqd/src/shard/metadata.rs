@@ -15,11 +15,10 @@ use std::io;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-/// The pause between a failed write of nsqd.dat and the next try. It doubles each time, up to the maximum.
-const RETRY_MIN: Duration = Duration::from_millis(250);
-const RETRY_MAX: Duration = Duration::from_secs(8);
+/// The pause between a failed write of nsqd.dat and the next try.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shard {
     /// Tells the task that waits that a log is deleted, or that its deletion failed. Keeps the tombstone until nsqd.dat
@@ -58,21 +57,14 @@ impl Shard {
     }
 
     pub(super) async fn run_metadata(self: Rc<Self>) {
-        let mut pause = RETRY_MIN;
         loop {
             self.metadata_changed.wait().await;
-            if self.persist_metadata().await {
-                pause = RETRY_MIN;
-            } else {
-                reactor::sleep(pause).await;
-                pause = (pause * 2).min(RETRY_MAX);
+            if !self.persist_metadata().await {
+                reactor::sleep(RETRY_PAUSE).await;
             }
         }
     }
 }
-
-/// The first of several failures in a row is logged, and then one per this interval.
-const TOLD_EVERY: Duration = Duration::from_secs(10);
 
 enum Message {
     /// The topics of a shard, and the way to tell it that they are written.
@@ -122,7 +114,6 @@ impl MetadataWriter {
 fn run(shards: usize, data_path: &DataPath, messages: &Receiver<Message>) {
     let mut held: Vec<Option<Vec<TopicFacts>>> = vec![None; shards];
     let mut waiting = Vec::new();
-    let mut told_at: Option<Instant> = None;
     let mut is_stopping = false;
     while !is_stopping && let Ok(first) = messages.recv() {
         for message in std::iter::once(first).chain(messages.try_iter()) {
@@ -146,13 +137,8 @@ fn run(shards: usize, data_path: &DataPath, messages: &Receiver<Message>) {
             path.display()
         );
         let result = metadata.store(data_path);
-        match &result {
-            Ok(()) => told_at = None,
-            Err(error) if told_at.is_none_or(|at| at.elapsed() >= TOLD_EVERY) => {
-                log_error!("failed to persist metadata - {error}; it is tried again");
-                told_at = Some(Instant::now());
-            }
-            Err(_) => {}
+        if let Err(error) = &result {
+            log_error!("failed to persist metadata - {error}; it is tried again");
         }
         for written in waiting.drain(..) {
             // The shard's task that asked may be gone.

@@ -17,7 +17,7 @@
 mod job_order;
 
 use crate::shard::mail::{Mail, Post};
-use diskq::{DataPath, DiskError, Keeper, Memory, OsFiles, Reply, Request, SharedSync, Tombstone};
+use diskq::{DataPath, Keeper, Memory, OsFiles, Reply, Request, SharedSync, Tombstone};
 use engine_rules::{DeletedLog, Refusal, ShardId, TaskId, TopicKey};
 use job_order::JobOrder;
 use program::{log_error, log_warn};
@@ -34,9 +34,8 @@ use wire::go_error::system_text;
 /// have stored in the same file system.
 const SYNCS_TOGETHER: usize = 32;
 
-/// The pause between a failed deletion and the next try. It doubles each time, up to the maximum.
-const RETRY_MIN: Duration = Duration::from_millis(250);
-const RETRY_MAX: Duration = Duration::from_secs(8);
+/// The pause between a failed deletion and the next try.
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A job for the keeper.
 pub(crate) enum KeeperJob {
@@ -144,7 +143,6 @@ pub(crate) struct Deletion {
     requests: Vec<Request>,
     /// The task that waits for the result of the first try.
     task: Option<TaskId>,
-    failed_count: u32,
 }
 
 impl From<DeletedLog> for Deletion {
@@ -154,7 +152,6 @@ impl From<DeletedLog> for Deletion {
             is_ephemeral: log.is_ephemeral,
             requests: log.requests,
             task: log.task,
-            failed_count: 0,
         }
     }
 }
@@ -167,9 +164,7 @@ struct FailedDeletions {
 
 impl FailedDeletions {
     fn put(&mut self, deletion: Deletion) {
-        let doublings = (deletion.failed_count - 1).min(16);
-        let pause = (RETRY_MIN * (1 << doublings)).min(RETRY_MAX);
-        self.waiting.push((Instant::now() + pause, deletion));
+        self.waiting.push((Instant::now() + RETRY_PAUSE, deletion));
     }
 
     /// The time until the next deletion is due.
@@ -348,9 +343,11 @@ impl KeeperThread {
                 true
             }
             Err(error) => {
-                deletion.failed_count += 1;
                 if deletion.is_ephemeral || self.keeper.can_delete_topics() {
-                    tell(&deletion, &error);
+                    log_error!(
+                        "TOPIC({topic}): cannot delete its log, which is tried again; until then nothing is stored under \
+                         this name - {error}"
+                    );
                     self.failed_deletions.put(deletion);
                 } else {
                     log_error!(
@@ -361,19 +358,6 @@ impl KeeperThread {
                 false
             }
         }
-    }
-}
-
-/// The log has a line for the first failure, and for each failure once the pause has reached its maximum.
-fn tell(deletion: &Deletion, error: &DiskError) {
-    let is_told =
-        deletion.failed_count == 1 || RETRY_MIN * (1 << deletion.failed_count.min(16)) > RETRY_MAX;
-    if is_told {
-        let topic = &deletion.topic;
-        log_error!(
-            "TOPIC({topic}): cannot delete its log, which is tried again; until then nothing is stored under this \
-             name - {error}"
-        );
     }
 }
 

@@ -549,9 +549,6 @@ impl Broker {
     }
 }
 
-/// The most topics that are withdrawn at a look, or announced again in a turn: 2 ms.
-const TOPICS_MAX: usize = 1000;
-
 /// The drain of this shard. The shard refuses publishes, and serves consumers until no message is owed.
 ///
 /// A topic that owes nothing is withdrawn from the nsqlookupds. A topic that still has messages stays there, so that
@@ -566,48 +563,29 @@ impl Broker {
             broker.is_draining = is_draining;
             broker.checks_permits = is_draining || broker.options.server.auth_required;
             let keys = broker.by_name.values().copied().collect::<Vec<_>>();
-            if !is_draining {
-                broker.to_do.to_announce = keys;
-                return broker.announce_some();
-            }
-            // A drain that was taken back just now: its topics may have messages again, and consumers must find them.
-            while !broker.to_do.to_announce.is_empty() {
-                broker.announce_some();
-            }
             for key in keys {
-                broker.wake_blocked(key);
-                broker.refuse_in_drain(key);
+                if is_draining {
+                    broker.wake_blocked(key);
+                    broker.refuse_in_drain(key);
+                } else {
+                    broker.announce_again(key);
+                }
             }
         })
     }
 
-    /// Announces some of the topics again that were withdrawn. The next turns go on.
-    pub(super) fn announce_some(&mut self) {
-        for _ in 0..TOPICS_MAX {
-            let Some(key) = self.to_do.to_announce.pop() else {
-                return;
-            };
-            if self.topics.contains_key(key) {
-                self.announce_again(key);
-            }
-        }
-    }
-
-    /// Returns what this shard still owes. Withdraws topics that owe nothing from the nsqlookupds, a part at each call.
-    /// Call this from time to time in a drain.
+    /// Returns what this shard still owes. Withdraws topics that owe nothing from the nsqlookupds. Call this from time to
+    /// time in a drain.
     pub fn drain(&mut self, now: Now, out: &mut Vec<Output>) -> Owed {
         let mut owed = Owed::default();
         // The shard that has these messages now may have been asked before it got them.
         owed.waiting += std::mem::take(&mut self.letters.moved_count);
-        let mut withdrawn_count = 0;
         for key in self.by_name.values() {
             let topic = &mut self.topics[*key];
             let before = owed.total();
             topic.add_owed(now, &mut owed);
-            let may_withdraw = self.is_draining && withdrawn_count < TOPICS_MAX;
-            if may_withdraw && owed.total() == before && !topic.is_withdrawn {
+            if self.is_draining && owed.total() == before && !topic.is_withdrawn {
                 topic.is_withdrawn = true;
-                withdrawn_count += 1;
                 out.extend(topic.changes(false).rev().map(Output::Changed));
             }
         }

@@ -13,8 +13,6 @@ use std::time::Duration;
 pub(super) struct ToDo {
     pub(super) topics_to_pump: DirtySet<TopicKey>,
     pub(super) clients_to_flush: DirtySet<ClientId>,
-    /// Topics that a drain may have withdrawn, and that are to be announced again.
-    pub(super) to_announce: Vec<TopicKey>,
 }
 
 impl ToDo {
@@ -41,11 +39,6 @@ impl ToDo {
     pub(super) fn next_to_flush(&mut self, clients: &mut Clients) -> Option<ClientId> {
         self.clients_to_flush
             .pop_first(|id| Some(&mut clients.get_mut(id)?.output.in_to_flush))
-    }
-
-    /// True while something is left for the next turn.
-    pub(super) fn is_left(&self) -> bool {
-        !self.topics_to_pump.is_empty() || !self.to_announce.is_empty()
     }
 }
 

@@ -14,13 +14,12 @@ use super::single_messages::SingleMessage;
 use crate::long_queue::LongQueue;
 use diskq_log::{Log, Run, Taken};
 use std::collections::BTreeMap;
-use std::collections::btree_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 use wire::frame::HEADER_BYTES;
 use wire::id::Seq;
 use wire::name::{ChannelName, TopicName};
-use wire::topic_rules::{self, RuleOrderError};
+use wire::topic_rules::{RuleOrderError, matches};
 
 /// The most messages, and about the most bytes, that all channels of a shard send in one turn. Each letter is copied and
 /// appended, so without this bound a turn of thousands of channels would hold up all clients.
@@ -94,10 +93,8 @@ const SENT_MAX: usize = 1024;
 /// No further message is sent while this many bytes of bodies are on their way.
 const SENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The delay after a refusal, or while the letters of all channels of the shard take too much memory. Each further refusal
-/// doubles the delay, up to the longest one.
-const RETRY_FIRST: Duration = Duration::from_millis(250);
-const RETRY_LONGEST: Duration = Duration::from_secs(8);
+/// The delay after a refusal, or while the letters of all channels of the shard take too much memory.
+const RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// The time between two log lines about the dead letters of a channel.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -114,8 +111,6 @@ pub(crate) struct DeadLetters {
     sent_bytes: usize,
     /// The end of the delay.
     retry_at: Option<Duration>,
-    /// The delay after the next refusal.
-    delay: Duration,
     /// Messages that went to the dead-letter topic.
     moved_count: u64,
     told: Told,
@@ -169,7 +164,6 @@ impl DeadLetters {
             sent: BTreeMap::new(),
             sent_bytes: 0,
             retry_at: None,
-            delay: RETRY_FIRST,
             moved_count: 0,
             told: Told::default(),
         }
@@ -274,7 +268,7 @@ impl DeadLetters {
             }
             if budget.room == 0 {
                 self.put_back(message);
-                self.retry_at = Some(now + RETRY_FIRST);
+                self.retry_at = Some(now + RETRY_DELAY);
                 return false;
             }
             let run = match log.take_run(message.range(), 1, u32::MAX) {
@@ -324,7 +318,6 @@ impl DeadLetters {
         if self.end_sent(seq).is_none() {
             return false;
         }
-        self.delay = RETRY_FIRST;
         self.moved_count += 1;
         self.told.untold += 1;
         self.told.last = (seq, stored);
@@ -338,10 +331,7 @@ impl DeadLetters {
     pub(crate) fn give_back(&mut self, now: Duration, seq: Seq) -> Option<u16> {
         let Sent { attempts, .. } = self.end_sent(seq)?;
         self.waiting.push_back(SingleMessage { seq, attempts });
-        if self.retry_at.is_none() {
-            self.retry_at = Some(now + self.delay);
-            self.delay = (self.delay * 2).min(RETRY_LONGEST);
-        }
+        self.retry_at.get_or_insert(now + RETRY_DELAY);
         Some(attempts)
     }
 
@@ -386,14 +376,11 @@ impl DeadLetters {
     }
 }
 
-/// The most rules. Each new rule is compared with the earlier ones, and each new channel with all.
-const RULES_MAX: usize = 256;
-
-/// One rule: the channels for which it holds, the number of attempts, and the dead-letter topic.
+/// One rule: the patterns of the channels for which it holds, the number of attempts, and the dead-letter topic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct DeadLetterRule {
-    topic: Pattern,
-    channel: Pattern,
+    topic: Box<str>,
+    channel: Box<str>,
     attempts_max: u16,
     to: Arc<str>,
 }
@@ -415,19 +402,19 @@ pub enum DeadLetterError {
     BadTopic(String),
     /// The dead-letter topic is ephemeral. Such a topic ends with its last consumer, and its messages end with it.
     Ephemeral(String),
-    /// There are too many rules.
-    TooMany,
-    /// Another rule has the same patterns.
-    Twice,
-    /// The dead letters of these topics would go round in a circle.
-    Cycle(Vec<String>),
+    /// The dead-letter topic is the topic of this rule or of an earlier one. If every rule comes before those of its
+    /// dead-letter topic, no dead letter goes round in a circle.
+    Circle(String),
 }
 
 impl std::fmt::Display for DeadLetterError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             DeadLetterError::BadPattern(text) => {
-                write!(f, "has {text:?}, which is no name, and no name with * in it")
+                write!(
+                    f,
+                    "has {text:?}, which is no name, and no name with * in it"
+                )
             }
             DeadLetterError::NoAttempts => f.write_str("must allow 1 to 65535 attempts"),
             DeadLetterError::BadTopic(text) => {
@@ -437,26 +424,23 @@ impl std::fmt::Display for DeadLetterError {
                 f,
                 "would lose messages: {text} is ephemeral, so it ends with its last consumer"
             ),
-            DeadLetterError::TooMany => write!(
+            DeadLetterError::Circle(to) => write!(
                 f,
-                "is one rule too many: there may be {RULES_MAX}; a * in a name can stand for several topics or channels"
-            ),
-            DeadLetterError::Twice => f.write_str(
-                "never counts, because an earlier rule has the same topic and channel; leave one of them out",
-            ),
-            DeadLetterError::Cycle(topics) => write!(
-                f,
-                "makes a circle: dead letters would go from {} and never end",
-                topics.join(" to ")
+                "may send dead letters round in a circle: {to} has a rule of its own, which must stand behind this one"
             ),
         }
     }
 }
 
 impl DeadLetterRule {
+    /// True if the rule is for one topic only.
+    fn has_exact_topic(&self) -> bool {
+        !self.topic.contains('*')
+    }
+
     /// The channels of the rule: `<topic>/<channel>`.
     fn place(&self) -> String {
-        format!("{}/{}", self.topic.0, self.channel.0)
+        format!("{}/{}", self.topic, self.channel)
     }
 
     /// Deliveries that a message gets. After them, the message goes to the dead-letter topic.
@@ -475,7 +459,7 @@ impl DeadLetterRules {
     /// `attempts_max` is the number of deliveries that a message gets, and `to` is the dead-letter topic.
     ///
     /// # Errors
-    /// The rule is wrong or one too many, or makes a circle with the earlier ones.
+    /// The rule is wrong, or may make a circle with the earlier ones.
     pub fn add(
         &mut self,
         topic: &str,
@@ -484,10 +468,11 @@ impl DeadLetterRules {
         to: &str,
     ) -> Result<(), DeadLetterError> {
         let bad = |text: &str| DeadLetterError::BadPattern(text.to_owned());
-        let (topic, channel) = (
-            Pattern::of_topic(topic).ok_or_else(|| bad(topic))?,
-            Pattern::of_channel(channel).ok_or_else(|| bad(channel))?,
-        );
+        // A pattern is right if some characters in the place of each * make it a name.
+        let example = topic.replace('*', "x");
+        TopicName::new(example.as_bytes()).ok_or_else(|| bad(topic))?;
+        let example = channel.replace('*', "x");
+        ChannelName::new(example.as_bytes()).ok_or_else(|| bad(channel))?;
         if attempts_max == 0 {
             return Err(DeadLetterError::NoAttempts);
         }
@@ -496,25 +481,20 @@ impl DeadLetterRules {
         if name.is_ephemeral() {
             return Err(DeadLetterError::Ephemeral(to.to_owned()));
         }
-        if self.rules.len() == RULES_MAX {
-            return Err(DeadLetterError::TooMany);
-        }
-        let mut rules = self.rules.iter();
-        if rules.any(|rule| (&rule.topic, &rule.channel) == (&topic, &channel)) {
-            return Err(DeadLetterError::Twice);
-        }
-        let to = to.into();
-        self.rules.push(Arc::new(DeadLetterRule {
-            topic,
-            channel,
+        let rule = Arc::new(DeadLetterRule {
+            topic: topic.into(),
+            channel: channel.into(),
             attempts_max,
-            to,
-        }));
-        let cycle = self.cycle();
-        if cycle.is_some() {
-            self.rules.pop();
+            to: to.into(),
+        });
+        // A rule with a * holds for no dead-letter topic, so it is in no circle.
+        let mut earlier = self.rules.iter();
+        let is_source = topic == to || earlier.any(|rule| &*rule.topic == to);
+        if rule.has_exact_topic() && is_source {
+            return Err(DeadLetterError::Circle(to.to_owned()));
         }
-        cycle.map_or(Ok(()), |topics| Err(DeadLetterError::Cycle(topics)))
+        self.rules.push(rule);
+        Ok(())
     }
 
     /// Checks that each rule can count. A rule never counts if an earlier one fits all its channels. Call this when all
@@ -525,10 +505,7 @@ impl DeadLetterRules {
     pub fn check_order(&self) -> Result<(), RuleOrderError> {
         for (index, later) in self.rules.iter().enumerate() {
             let covers = |earlier: &&Arc<DeadLetterRule>| {
-                let topic = &*later.topic.0;
-                let fits_topic = earlier.topic.covers(&later.topic)
-                    && (earlier.topic.is_exact() || !self.is_dead_letter_topic(topic));
-                fits_topic && earlier.channel.covers(&later.channel)
+                self.fits_topic(earlier, &later.topic) && matches(&earlier.channel, &later.channel)
             };
             if let Some(earlier) = self.rules[..index].iter().find(covers) {
                 return Err(RuleOrderError {
@@ -550,7 +527,7 @@ impl DeadLetterRules {
     pub(crate) fn of(&self, topic: &str, channel: &str) -> Option<Arc<DeadLetterRule>> {
         let mut rules = self.rules.iter();
         let fits = |rule: &&Arc<DeadLetterRule>| {
-            self.fits_topic(rule, topic) && rule.channel.fits(channel)
+            self.fits_topic(rule, topic) && matches(&rule.channel, channel)
         };
         rules.find(fits).cloned()
     }
@@ -558,71 +535,12 @@ impl DeadLetterRules {
     /// Returns whether a pattern fits a topic. A pattern with `*` fits no dead-letter topic. Otherwise `*` could not be
     /// used at all, because it would fit the dead-letter topic of its own rule.
     fn fits_topic(&self, rule: &DeadLetterRule, topic: &str) -> bool {
-        if rule.topic.is_exact() {
-            rule.topic.0.as_ref() == topic
-        } else {
-            rule.topic.fits(topic) && !self.is_dead_letter_topic(topic)
-        }
+        matches(&rule.topic, topic) && (rule.has_exact_topic() || !self.is_dead_letter_topic(topic))
     }
 
     /// Returns true if a rule sends messages to the topic.
     pub(crate) fn is_dead_letter_topic(&self, topic: &str) -> bool {
         self.rules.iter().any(|rule| &*rule.to == topic)
-    }
-
-    /// Returns the circle of dead-letter topics that the newest rule closes. Only a rule whose topic has no `*` can
-    /// close a circle.
-    fn cycle(&self) -> Option<Vec<String>> {
-        let newest = self.rules.last().filter(|rule| rule.topic.is_exact())?;
-        let start = &*newest.topic.0;
-        // Each topic that was reached, with the topic before it.
-        let mut reached: BTreeMap<&str, &str> = BTreeMap::new();
-        let mut next = vec![(&*newest.to, start)];
-        while let Some((topic, mut before)) = next.pop() {
-            if topic == start {
-                let mut path = vec![topic.to_owned(), before.to_owned()];
-                while before != start {
-                    before = reached[before];
-                    path.push(before.to_owned());
-                }
-                path.reverse();
-                return Some(path);
-            }
-            if let Entry::Vacant(place) = reached.entry(topic) {
-                place.insert(before);
-                let rules = self.rules.iter().filter(|rule| &*rule.topic.0 == topic);
-                next.extend(rules.map(|rule| (&*rule.to, topic)));
-            }
-        }
-        None
-    }
-}
-
-/// A name in which `*` stands for any number of characters.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Pattern(Box<str>);
-
-impl Pattern {
-    fn of_topic(text: &str) -> Option<Pattern> {
-        let example = text.replace('*', "x");
-        TopicName::new(example.as_bytes()).map(|_| Pattern(text.into()))
-    }
-
-    fn of_channel(text: &str) -> Option<Pattern> {
-        let example = text.replace('*', "x");
-        ChannelName::new(example.as_bytes()).map(|_| Pattern(text.into()))
-    }
-
-    fn is_exact(&self) -> bool {
-        !self.0.contains('*')
-    }
-
-    fn fits(&self, name: &str) -> bool {
-        topic_rules::matches(&self.0, name)
-    }
-
-    fn covers(&self, other: &Pattern) -> bool {
-        topic_rules::matches(&self.0, &other.0)
     }
 }
 

@@ -45,11 +45,10 @@ impl Topic {
             _ => checkpoint.paused,
         };
         topic.pause = is_paused.then(|| PauseUnderWay::restore(now, &checkpoint.terms));
-        let mut has_new_ends = ends_elsewhere(&topic.pause, &checkpoint.terms);
         for saved in &checkpoint.channels {
             let is_durable = recovered.durable_channels.names(&saved.name);
             let is_unsure = !is_durable && group_commit;
-            has_new_ends |= topic.restore_channel(times, saved, is_unsure, &recovered.found);
+            topic.restore_channel(times, saved, is_unsure, &recovered.found);
         }
         let (undo, log) = (checkpoint.undo.as_ref(), &mut topic.log);
         topic.undo = undo.and_then(|undo| restored_undo(times, undo, &recovered.found, log));
@@ -89,7 +88,7 @@ impl Topic {
         }
         topic.distribute(now, &Clients::default(), &mut Work::unbounded());
         topic.set_ends();
-        if has_new_ends || times.moved_count > 0 {
+        if times.moved_count > 0 {
             topic.make_checkpoint_due();
         }
         topic.channels.deadline = topic.channels_deadline();
@@ -99,16 +98,16 @@ impl Topic {
         topic
     }
 
-    /// Restores a channel of the checkpoint. Returns whether its pause has another end now.
+    /// Restores a channel of the checkpoint.
     fn restore_channel(
         &mut self,
         times: &mut DueTimes,
         saved: &ChannelCheckpoint,
         is_unsure: bool,
         found: &[SeqRange],
-    ) -> bool {
+    ) {
         let Some(name) = ChannelName::new(saved.name.as_bytes()) else {
-            return false;
+            return;
         };
         let id = self.create_channel(name);
         let (channel, log) = self.channel_and_log(id);
@@ -118,7 +117,6 @@ impl Topic {
         restore_runs(times, channel, &saved.runs, found, log);
         let undo = saved.undo.as_ref();
         channel.undo = undo.and_then(|undo| restored_undo(times, undo, found, log));
-        ends_elsewhere(&channel.pause, &saved.terms)
     }
 
     /// Makes the channels of nsqd.dat that the checkpoint does not know. Invalid channel names are left out. They get
@@ -206,11 +204,6 @@ fn restore_runs(
         }
     }
     channel.restore_deferred(deferred);
-}
-
-/// Returns whether a restored pause has another end than its checkpoint: the wall clock was set back.
-fn ends_elsewhere(pause: &Option<Box<PauseUnderWay>>, saved: &PauseTerms) -> bool {
-    pause.as_ref().is_some_and(|pause| pause.terms != *saved)
 }
 
 /// Restores the undo of a topic or channel, unless its time is over. `found` are the messages that exist.

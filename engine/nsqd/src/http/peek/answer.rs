@@ -13,14 +13,10 @@ use http::StatusCode;
 use program::http::Reply;
 use serde::ser::{Serialize, SerializeMap, Serializer};
 use std::cmp::Reverse;
-use std::collections::HashMap;
 use wire::frame::{DATA_AT, HEADER_BYTES, Message};
 use wire::go_json::to_string;
 use wire::id::MessageId;
 use wire::json_object;
-
-/// Messages that are read from a file together at most.
-const READ_TOGETHER: usize = 32;
 
 /// The messages that were found so far.
 #[derive(Debug)]
@@ -131,9 +127,7 @@ impl Answer {
     /// Takes the messages of a slice that fit. Reads from disk what is not in memory, up to [`READ_BYTES_MAX`]. A message that
     /// is on disk and cannot be read twice is damaged.
     pub(super) fn take_slice(&mut self, slice: PeekSlice, files: &Keeper<OsFiles>) -> Taken {
-        let bytes_left = SCANNED_BYTES_MAX.saturating_sub(self.scanned_bytes);
-        let bytes_max = READ_BYTES_MAX.min(u32::try_from(bytes_left).unwrap_or(u32::MAX));
-        let mut cold = read_cold(&self.wanted.topic, &slice, bytes_max, files);
+        let mut read_bytes = 0;
         self.log_end = self.log_end.or(slice.log_end);
         for mut message in slice.messages {
             if self.is_full() {
@@ -147,15 +141,17 @@ impl Answer {
                 }
                 PeekedFrame::Damaged => Some(None),
                 PeekedFrame::Gone => None,
-                PeekedFrame::Cold(_) => match cold.remove(&message.seq) {
-                    // The next slice begins with the first message that was not read.
-                    None => return Taken::Whole,
-                    Some(None) if self.unread != Some(message.seq) => {
+                // The next slice begins with the first message that was not read.
+                PeekedFrame::Cold(_) if read_bytes >= READ_BYTES_MAX => return Taken::Whole,
+                PeekedFrame::Cold(cold) => match read_cold(files, &self.wanted.topic, &cold) {
+                    None if self.unread != Some(message.seq) => {
                         self.unread = Some(message.seq);
                         return Taken::UpToUnread;
                     }
-                    Some(frame) => {
-                        self.scanned_bytes += frame.as_ref().map_or(0, |(_, bytes)| *bytes as u64);
+                    frame => {
+                        let bytes = frame.as_ref().map_or(0, |(_, bytes)| *bytes as u64);
+                        read_bytes += bytes;
+                        self.scanned_bytes += bytes;
                         Some(frame)
                     }
                 },
@@ -263,86 +259,24 @@ impl Answer {
     }
 }
 
-/// Reads messages of a slice that are on disk in the order of the list, neighbours together. Ends when they have
-/// `bytes_max` bytes, or with one that could not be read, which is `None`. The last message may exceed the bytes.
-fn read_cold(
-    topic: &str,
-    slice: &PeekSlice,
-    bytes_max: u32,
-    files: &Keeper<OsFiles>,
-) -> HashMap<Seq, Option<ColdFrame>> {
-    let places = slice.messages.iter().filter_map(|it| match it.frame {
-        PeekedFrame::Cold(cold) => Some((it.seq, cold)),
-        _ => None,
-    });
-    let places: Vec<(Seq, ColdMessage)> = places.collect();
-    let are_neighbours = |(_, a): &(Seq, ColdMessage), (_, b): &(Seq, ColdMessage)| {
-        (a.segment, a.head) == (b.segment, b.head) && a.index.abs_diff(b.index) == 1
-    };
-    let mut frames = HashMap::new();
-    let mut bytes_left = bytes_max as usize;
-    // The first read is of one message, so a slice has one in any case.
-    let mut together_max = 1;
-    for mut neighbours in places.chunk_by(are_neighbours) {
-        while let Some((seq, _)) = neighbours.first() {
-            if frames.contains_key(seq) {
-                neighbours = &neighbours[1..];
-                continue;
-            }
-            if bytes_left == 0 {
-                return frames;
-            }
-            let mut together = neighbours[..neighbours.len().min(together_max)].to_vec();
-            together.sort_by_key(|(_, cold)| cold.index);
-            let (first, count) = (&together[0], together.len());
-            let found = read_neighbours(files, topic, &first.1, count as u32, bytes_left as u32);
-            if found.is_empty() && count == 1 {
-                frames.insert(first.0, None);
-                return frames;
-            }
-            // A read that is cut ends before the first message of a list that begins with the newest.
-            together_max = if found.len() == count {
-                READ_TOGETHER.min(2 * together_max)
-            } else {
-                1
-            };
-            for ((seq, _), frame) in together.iter().zip(found) {
-                bytes_left = bytes_left.saturating_sub(frame.1);
-                frames.insert(*seq, Some(frame));
-            }
-        }
-    }
-    frames
-}
-
-/// Reads messages of a segment from disk: `first` and its neighbours, `count` together. The result ends before the first
-/// message that the file does not have whole, or that exceeds the bytes. The first message may exceed them. A file that
-/// was used again in the meantime has another head, so none of its messages is whole.
-fn read_neighbours(
-    files: &Keeper<OsFiles>,
-    topic: &str,
-    first: &ColdMessage,
-    count: u32,
-    bytes_max: u32,
-) -> Vec<ColdFrame> {
-    let request = first.read_request(count, bytes_max);
+/// Reads a message from disk. `None`: the file does not have the message whole. A file that was used again in the meantime
+/// has another head, so none of its messages is whole.
+fn read_cold(files: &Keeper<OsFiles>, topic: &str, cold: &ColdMessage) -> Option<ColdFrame> {
     let Some(KeeperReply::Peeked {
         piece: Some(piece), ..
-    }) = files.handle(topic, request)
+    }) = files.handle(topic, cold.read_request())
     else {
-        return Vec::new();
+        return None;
     };
     let bytes = piece.memory.as_ref();
-    let indices = first.index..first.index + piece.seqs.len() as u32;
-    let frames = indices.map_while(|index| {
-        let slot = diskq::segment::slot_at(bytes, first.head.slots, index)?;
-        let frame = bytes.get(slot.start as usize..slot.end as usize)?;
+    let slot = diskq::segment::slot_at(bytes, cold.head.slots, cold.index);
+    let frame = slot.and_then(|slot| bytes.get(slot.start as usize..slot.end as usize));
+    let frame = frame.map(|frame| {
         let shown = &frame[..frame.len().min(FRAME_BYTES_MAX)];
-        Some((shown.to_vec(), frame.len()))
+        (shown.to_vec(), frame.len())
     });
-    let frames = frames.collect();
     files.free(piece.memory);
-    frames
+    frame
 }
 
 impl Serialize for Shown {

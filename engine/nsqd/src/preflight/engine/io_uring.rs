@@ -4,7 +4,7 @@ use super::{Finding, KERNEL_MIN, Kernel, engine_failed};
 use crate::preflight::limits::raise;
 use crate::reactor::{self, Engine};
 use rustix::io::Errno;
-use rustix::process::{Resource, getrlimit};
+use rustix::process::Resource;
 use std::io;
 use std::num::NonZeroUsize;
 use wire::go_error::system_text;
@@ -20,15 +20,12 @@ const MEMLOCK_BYTES_PER_SHARD: u64 = 64 * 1024;
 /// Why io_uring cannot be used, and what to do about it.
 pub(super) fn check(shard_count: NonZeroUsize, kernel: Kernel) -> Result<bool, Finding> {
     // Raised as far as possible: only the kernel knows how much it charges.
-    let memlock = raise(Resource::Memlock, 0, u64::MAX);
-    debug_assert!(memlock.is_ok(), "nothing was demanded");
+    let memlock_bytes = raise(Resource::Memlock);
     match reactor::try_engine(Engine::IoUring, shard_count) {
         Ok(receives) => Ok(receives),
-        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => Err(judge_memory(
-            &error,
-            getrlimit(Resource::Memlock).current,
-            shard_count,
-        )),
+        Err(error) if error.kind() == io::ErrorKind::OutOfMemory => {
+            Err(judge_memory(&error, memlock_bytes, shard_count))
+        }
         Err(error) => Err(judge(&error, disabled(), kernel)),
     }
 }

@@ -1,9 +1,9 @@
 use super::io_uring::{judge, judge_memory};
 use super::*;
-use crate::preflight::limits::{Limit, descriptors_need, judge_limit, judge_open_files};
+use crate::preflight::limits::{descriptors_need, judge_open_files};
 use program::check::State;
 use rustix::io::Errno;
-use rustix::process::{Resource, Rlimit, getrlimit};
+use rustix::process::{Resource, getrlimit};
 use std::io;
 
 const NEW: Kernel = Kernel(6, 18);
@@ -101,28 +101,6 @@ fn several_rings_can_exist_at_once() {
 }
 
 #[test]
-fn limits_are_raised_before_they_are_refused() {
-    let check = |soft, hard, need, wanted, expected| {
-        let limit = Rlimit {
-            current: soft,
-            maximum: hard,
-        };
-        assert_eq!(
-            judge_limit(&limit, need, wanted),
-            expected,
-            "{limit:?} {need} {wanted}"
-        );
-    };
-    check(Some(10), Some(20), 5, 8, Limit::Keep);
-    check(Some(10), Some(20), 15, 15, Limit::RaiseTo(15));
-    check(Some(10), Some(20), 5, u64::MAX, Limit::RaiseTo(20));
-    check(Some(10), None, 5, u64::MAX, Limit::RaiseTo(u64::MAX));
-    check(Some(10), Some(20), 21, 21, Limit::Refuse(20));
-    check(None, None, 5, u64::MAX, Limit::Keep);
-    check(Some(20), Some(20), 20, u64::MAX, Limit::Keep);
-}
-
-#[test]
 fn needs_grow_with_shards() {
     assert_eq!(descriptors_need(shards(4)), 128);
     let error = judge_memory(&Errno::NOMEM.into(), Some(64 * 1024), shards(2));
@@ -137,7 +115,7 @@ fn needs_grow_with_shards() {
         let text = judge_memory(&Errno::NOMEM.into(), limit, shards(2)).to_string();
         assert!(text.contains("allow this process more memory"), "{text}");
     }
-    let text = judge_open_files(Err(100), shards(4)).to_string();
+    let text = judge_open_files(Some(100), shards(4)).to_string();
     assert!(
         text.contains("open files is 100, but 4 shards need at least 128"),
         "{text}"
@@ -167,14 +145,7 @@ fn a_ring_that_does_not_receive_is_noticed() {
     assert!(!lacks_receiving("epoll"));
 }
 
-fn answer(chosen: Result<Chosen, Finding>) -> Answer {
-    Answer {
-        chosen,
-        system: "Linux 6.18.1".to_owned(),
-        memlock_bytes: Some(8 << 20),
-        shows_io_wait: false,
-    }
-}
+const SYSTEM: &str = "Linux 6.18.1";
 
 #[cfg(target_os = "linux")]
 #[test]
@@ -186,48 +157,26 @@ fn the_engine_is_told_with_its_price() {
             passed_over,
         })
     };
-    let best = super::judge(&answer(works(Engine::IoUring, vec![])), "2 shards", "auto");
-    let text = "io_uring works for 2 shards on Linux 6.18.1, with up to 8.0 MiB of locked memory";
+    let best = super::judge(works(Engine::IoUring, vec![]), SYSTEM, "2 shards", "auto");
+    let text = "io_uring works for 2 shards on Linux 6.18.1";
     let why = "; --io=auto takes the best engine that works";
     assert_eq!(best, Finding::ok(format!("{text}{why}")));
-    let older = Answer {
-        shows_io_wait: true,
-        memlock_bytes: None,
-        ..answer(works(Engine::IoUring, vec![]))
-    };
-    let found = super::judge(&older, "2 shards", "auto").found;
-    assert!(
-        found.contains("no limit") && found.contains("as I/O wait"),
-        "{found}"
-    );
     let refused = Ok(Chosen {
         engine: Engine::IoUring,
         receives: false,
         passed_over: vec![],
     });
     let text = format!("{text}; {}{why}", LACKS_RECEIVING);
-    let refused = super::judge(&answer(refused), "2 shards", "auto");
+    let refused = super::judge(refused, SYSTEM, "2 shards", "auto");
     assert_eq!(refused, Finding::ok(text));
-    let free = Answer {
-        memlock_bytes: Some(0),
-        ..answer(works(Engine::IoUring, vec![]))
-    };
-    let found = super::judge(&free, "2 shards", "auto").found;
-    assert!(
-        found.contains("6.18.1, and needs no locked memory here;"),
-        "{found}"
-    );
     // The engine is the one that was asked for.
-    let asked = super::judge(&answer(works(Engine::Epoll, vec![])), "2 shards", "epoll");
+    let asked = super::judge(works(Engine::Epoll, vec![]), SYSTEM, "2 shards", "epoll");
     let text = "epoll works for 2 shards on Linux 6.18.1; --io asks for this engine";
     assert_eq!(asked, Finding::ok(text));
     let forbidden = io_uring::forbidden;
     let passed_over = vec![(Engine::IoUring, forbidden())];
-    let second = super::judge(
-        &answer(works(Engine::Epoll, passed_over)),
-        "2 shards",
-        "auto",
-    );
+    let works = works(Engine::Epoll, passed_over);
+    let second = super::judge(works, SYSTEM, "2 shards", "auto");
     assert_eq!(second.state, State::Warning);
     for part in [
         "not allowed to use io_uring",
@@ -236,7 +185,7 @@ fn the_engine_is_told_with_its_price() {
         assert!(second.found.contains(part), "{second:?}");
     }
     assert!(second.advice.contains("seccomp=<profile>"), "{second:?}");
-    let none = super::judge(&answer(Err(forbidden())), "2 shards", "auto");
+    let none = super::judge(Err(forbidden()), SYSTEM, "2 shards", "auto");
     assert_eq!(none.state, State::Failure);
     assert_eq!(none.advice, second.advice);
 }

@@ -1,9 +1,6 @@
 //! A drain: what is refused, what is owed, and what the nsqlookupds are told.
 
 use super::script::{changed, check, check_with, options, with_grace};
-use crate::{Broker, Now, Output, TaskId};
-use std::time::Duration;
-use wire::name::TopicName;
 
 scripts! {
 publishes_are_refused_and_consumers_are_served: "
@@ -102,49 +99,4 @@ drain off
 = +t
 = +t/ch
 ";
-}
-
-/// Regression: with ten thousand topics, a shard served nobody for tens of milliseconds at the first look.
-#[test]
-fn very_many_topics_are_withdrawn_and_announced_in_parts() {
-    let mut broker = Broker::new(options());
-    let now = Now {
-        mono: Duration::ZERO,
-        wall_ns: 1,
-    };
-    let mut out = Vec::new();
-    for topic in 0..2500 {
-        let name = format!("t{topic}");
-        let name = TopicName::new(name.as_bytes()).expect("a name");
-        let made = broker.create_topic(name, TaskId(0), &mut out);
-        made.expect("it is new");
-    }
-    let take = |out: &mut Vec<Output>| {
-        let changes = out.drain(..);
-        let changes = changes.filter(|output| matches!(output, Output::Changed(_)));
-        changes.count()
-    };
-    take(&mut out);
-    broker.set_draining(true, &mut out);
-    let looks = |broker: &mut Broker, out: &mut Vec<Output>| {
-        [(); 4].map(|()| {
-            let owed = broker.drain(now, out);
-            assert_eq!(owed.total(), 0);
-            take(out)
-        })
-    };
-    assert_eq!(looks(&mut broker, &mut out), [1000, 1000, 500, 0]);
-    broker.set_draining(false, &mut out);
-    assert_eq!(take(&mut out), 1000);
-    assert!(broker.is_turn_open());
-    broker.end_turn(now, &mut out);
-    assert_eq!(take(&mut out), 1000);
-    broker.set_draining(true, &mut out);
-    assert_eq!(take(&mut out), 500);
-    assert_eq!(looks(&mut broker, &mut out), [1000, 1000, 500, 0]);
-    broker.set_draining(false, &mut out);
-    for _ in 0..3 {
-        broker.end_turn(now, &mut out);
-    }
-    assert_eq!(take(&mut out), 2500);
 }

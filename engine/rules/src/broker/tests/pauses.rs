@@ -1,10 +1,8 @@
 //! Pauses that end by themselves.
 
 use super::script::{Session, check, duration};
-use crate::pause::PauseUnderWay;
 use crate::stats::PauseStats;
-use crate::{Now, PAUSE_TIME_MAX, Pause, TaskId};
-use diskq_log::PauseTerms;
+use crate::{Pause, TaskId};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -149,32 +147,12 @@ clock back 50000h
 pauses t/ch => paused for 10s, repair, ann
 pauses t => paused for 2592000s
 +6s
-{end}
+stop
+restart
 pauses t/ch => paused for 3.99s, repair, ann
 pauses t => paused for 2591993.99s
 +4s
 pauses t/ch => not paused
 pauses t => paused for 2591989.99s
 ";
-}
-
-/// A checkpoint of a program that did not record the time that was asked for.
-#[test]
-fn a_pause_of_unknown_length_lasts_for_at_most_the_longest_time() {
-    let now = Now {
-        mono: Duration::from_secs(7),
-        wall_ns: 1_000,
-    };
-    for (until_ns, left) in [
-        (u64::MAX, PAUSE_TIME_MAX),
-        (1_000 + 60_000_000_000, Duration::from_secs(60)),
-        (999, Duration::ZERO),
-    ] {
-        let terms = PauseTerms {
-            until_ns,
-            ..PauseTerms::default()
-        };
-        let pause = PauseUnderWay::restore(now, &terms);
-        assert_eq!(pause.until, Some(now.mono + left), "{until_ns}");
-    }
 }

@@ -195,10 +195,11 @@ fn a_rule_that_never_counts_is_found() {
     check(&[("a*", "c", "d"), ("ab", "*", "d")], None);
     check(&[("x", "*", "d"), ("x", "c", "e")], Some(("x/*", "x/c")));
     check(&[("x", "c", "d"), ("*", "c", "e")], None);
+    check(&[("*", "c", "d"), ("*", "c", "e")], Some(("*/c", "*/c")));
     // A * does not stand for a dead-letter topic, also not for that of a later rule.
     check(&[("*", "*", "d"), ("d", "*", "e")], None);
     check(
-        &[("*", "*", "d"), ("e", "*", "f"), ("x.dead", "c", "e")],
+        &[("*", "*", "d"), ("x.dead", "c", "e"), ("e", "*", "f")],
         Some(("*/*", "x.dead/c")),
     );
     let why = rules(&[("*", "*", "d"), ("x", "*", "e")])
@@ -218,7 +219,7 @@ a||d|has "", which is no name, and no name with * in it
 a|c|d/e|has the topic "d/e", which is not a valid name
 a|c|*|has the topic "*", which is not a valid name
 a|c|d#ephemeral|would lose messages: d#ephemeral is ephemeral, so it ends with its last consumer
-a|c|a|makes a circle: dead letters would go from a to a and never end
+a|c|a|may send dead letters round in a circle: a has a rule of its own, which must stand behind this one
 "#;
 
 #[test]
@@ -231,27 +232,11 @@ fn wrong_rules() {
         assert_eq!(refused(&[(topic, channel, to)]), why);
     }
     assert_eq!(
-        refused(&[("b", "*", "c"), ("a", "x", "b"), ("c", "*", "a")]),
-        "makes a circle: dead letters would go from c to a to b to c and never end"
-    );
-    assert_eq!(
-        refused(&[("*", "c", "d"), ("*", "c", "e")]),
-        "never counts, because an earlier rule has the same topic and channel; leave one of them out"
+        refused(&[("a", "x", "b"), ("b", "*", "c"), ("c", "*", "a")]),
+        "may send dead letters round in a circle: a has a rule of its own, which must stand behind this one"
     );
     let mut rules = DeadLetterRules::default();
     let added = rules.add("a", "b", 0, "c");
     assert_eq!(added, Err(DeadLetterError::NoAttempts));
     assert!(rules.is_empty());
-}
-
-/// Regression: a chain of two thousand rules in a PUT /config took its shard a minute.
-#[test]
-fn there_may_be_no_more_rules_than_can_be_checked_quickly() {
-    let mut rules = DeadLetterRules::default();
-    for number in 0..RULES_MAX {
-        let (topic, to) = (format!("t{}", number + 1), format!("t{number}"));
-        assert_eq!(rules.add(&topic, "*", 1, &to), Ok(()));
-    }
-    let why = rules.add("one-more", "*", 1, "t0");
-    assert_eq!(why, Err(DeadLetterError::TooMany));
 }
