@@ -7,7 +7,7 @@
 //! that nsqd lacks come last, except for `unclaimed_dropped_count`.
 
 use crate::ids::{ClientId, TopicKey};
-use crate::latency::LatencyHistogram;
+use crate::latency::{LatencyHistogram, Sum};
 pub use crate::latency::{LatencyStats, Percentile};
 pub use diskq_log::LogStats;
 pub use engine_dedup::{KeyStats, NumberStats};
@@ -85,16 +85,31 @@ impl StatsSnapshot {
     }
 }
 
-/// A snapshot that a shard takes in slices, with its other work in between. Each topic is of one moment.
+/// A snapshot that a shard takes in slices, with its other work in between. Each topic is of one moment, unless it has
+/// more channels than a slice.
 #[derive(Debug, Default)]
 pub struct UnfinishedSnapshot {
     /// The topics that are left, the next one last.
     pub(crate) topics: Vec<TopicKey>,
-    /// The producers that are left, the next one last. `None`: topics are left.
-    pub(crate) producers: Option<Vec<ClientId>>,
+    /// The topic that is at the end of `snapshot`, if some of its channels are left.
+    pub(crate) divided: Option<DividedTopic>,
+    /// The connections that are left, the next one last: consumers of the channel at the end of `snapshot`, or producers.
+    pub(crate) clients: Vec<ClientId>,
+    /// True behind the last topic, where the producers follow.
+    pub(crate) has_all_topics: bool,
     pub(crate) filter: StatsFilter,
     /// The result so far.
     pub(crate) snapshot: StatsSnapshot,
+}
+
+/// A topic of a snapshot whose channels come in several slices.
+#[derive(Debug)]
+pub(crate) struct DividedTopic {
+    pub(crate) key: TopicKey,
+    /// The last channel that the snapshot has. `None` before the first one.
+    pub(crate) after: Option<Box<str>>,
+    /// The latencies of the channels so far. `None`: no channel measures them.
+    pub(crate) latency: Option<Sum>,
 }
 
 impl UnfinishedSnapshot {

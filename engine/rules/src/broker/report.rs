@@ -7,7 +7,7 @@ use crate::ids::{ClientId, TopicKey};
 use crate::latency;
 use crate::pause::PauseUnderWay;
 use crate::stats::{
-    AuthStats, ChannelStats, ClientStats, DeadLetterStats, LatencyStats, PauseStats,
+    AuthStats, ChannelStats, ClientStats, DeadLetterStats, DividedTopic, LatencyStats, PauseStats,
     ProtocolVersion, PubCount, StatsFilter, TlsStats, TopicStats, UndoStats, UnfinishedSnapshot,
 };
 use crate::topic::Topic;
@@ -30,59 +30,115 @@ impl UnfinishedSnapshot {
         }
     }
 
-    /// Adds topics to the snapshot, until they have some hundred channels and consumers. A topic is not divided. The
-    /// producers come after the last topic. Returns true when the snapshot is complete. What was deleted or closed in the
-    /// meantime is left out. A new topic is left out, too.
+    /// Adds topics to the snapshot, until they have some hundred channels and consumers. A topic that has more itself is
+    /// divided, and so are the consumers of a channel. The producers come after the last topic. Returns true when the
+    /// snapshot is complete. What was deleted or closed in the meantime is left out. A new topic is left out, too.
     pub fn proceed(&mut self, broker: &mut Broker, now: Now) -> bool {
         broker.now = now;
         let mut entries = 0;
         while entries < SLICE_ENTRIES {
-            if let Some(key) = self.topics.pop() {
-                entries += self.add_topic(broker, key);
-                continue;
-            }
-            let producers = &mut self.producers;
-            let producers = producers.get_or_insert_with(|| producers_of(broker, &self.filter));
-            let Some(id) = producers.pop() else {
+            if !self.clients.is_empty() {
+                entries += self.add_clients(broker, SLICE_ENTRIES - entries);
+            } else if self.has_all_topics {
                 return true;
-            };
-            if let Some(client) = broker.clients.get(id) {
-                entries += 1 + client.producer.pub_counts.len();
-                self.snapshot.producers.push(client_stats(client));
+            } else if let Some(topic) = self.divided.take().or_else(|| self.begin_topic(broker)) {
+                entries += self.add_channels(broker, topic);
+            } else {
+                self.has_all_topics = true;
+                self.clients = producers(broker, &self.filter);
             }
         }
         false
     }
 
-    /// Adds a topic and the channels that are wanted. Returns the number of entries.
-    fn add_topic(&mut self, broker: &mut Broker, key: TopicKey) -> usize {
-        let Some(topic) = broker.topics.get_mut(key) else {
+    /// Adds the next topic, without its channels. Returns `None` if no topic is left.
+    fn begin_topic(&mut self, broker: &mut Broker) -> Option<DividedTopic> {
+        let is_there = |key: &TopicKey| broker.topics.contains_key(*key);
+        let key = std::iter::from_fn(|| self.topics.pop()).find(is_there)?;
+        let stats = topic_stats(broker, key, &self.filter);
+        self.snapshot.topics.push(stats);
+        Some(DividedTopic {
+            key,
+            after: None,
+            latency: None,
+        })
+    }
+
+    /// Adds the next channels of the last topic, a slice at most, as far as they are wanted. Ends at a channel whose
+    /// consumers do not fit into a slice. A topic that fits into a slice is not divided, even if the slice has others.
+    /// Returns the entries.
+    fn add_channels(&mut self, broker: &mut Broker, mut divided: DividedTopic) -> usize {
+        let Some(topic) = broker.topics.get_mut(divided.key) else {
+            self.snapshot.topics.pop();
             return 0;
         };
-        topic.channels.values_mut().for_each(Channel::drop_finished);
-        let mut stats = topic_stats(broker, key, &self.filter);
-        let topic = &broker.topics[key];
-        let (mut entries, mut latencies) = (1, None);
-        for (_, channel) in topic.channels.iter() {
-            entries += 1;
+        let ids = topic
+            .channels
+            .after(divided.after.as_deref(), SLICE_ENTRIES);
+        for id in &ids {
+            topic.channels[*id].drop_finished();
+        }
+        let topic = &broker.topics[divided.key];
+        let (mut channels, mut consumers) = (0, 0);
+        for id in ids {
+            let channel = &topic.channels[id];
+            divided.after = Some(channel.name.clone());
+            channels += 1;
             if let Some(latency) = &channel.latency {
-                latency.add_to(broker.now.mono, latencies.get_or_insert_default());
+                latency.add_to(broker.now.mono, divided.latency.get_or_insert_default());
             }
-            if self.filter.wants_channel(&channel.name) {
-                let channel = channel_stats(broker, (topic, channel), &self.filter);
-                entries += channel.clients.as_ref().map_or(0, Vec::len);
-                stats.channels.push(channel);
+            if !self.filter.wants_channel(&channel.name) {
+                continue;
+            }
+            let stats = channel_stats(broker, (topic, channel), &self.filter);
+            self.last_topic().channels.push(stats);
+            if self.filter.include_clients {
+                self.clients = channel.consumers.all.iter().rev().copied().collect();
+                consumers += self.add_clients(broker, SLICE_ENTRIES.saturating_sub(consumers));
+            }
+            if !self.clients.is_empty() {
+                break;
             }
         }
-        let options = broker.options.topic.latency.as_ref();
-        stats.e2e_processing_latency = latency::stats_of_sum(options, latencies.as_ref());
-        self.snapshot.topics.push(stats);
+        if channels == SLICE_ENTRIES || !self.clients.is_empty() {
+            self.divided = Some(divided);
+        } else {
+            let options = broker.options.topic.latency.as_ref();
+            let latency = latency::stats_of_sum(options, divided.latency.as_ref());
+            self.last_topic().e2e_processing_latency = latency;
+        }
+        1 + channels + consumers
+    }
+
+    fn last_topic(&mut self) -> &mut TopicStats {
+        let last = self.snapshot.topics.last_mut();
+        last.expect("the topic was begun")
+    }
+
+    /// Adds connections to the last channel, or to the producers behind the last topic, until they are about `entries_max`
+    /// entries. Leaves out those that are closed by now. Returns the entries.
+    fn add_clients(&mut self, broker: &Broker, entries_max: usize) -> usize {
+        let mut added = Vec::new();
+        let mut entries = 0;
+        while entries < entries_max
+            && let Some(id) = self.clients.pop()
+        {
+            if let Some(client) = broker.clients.get(id) {
+                entries += 1 + client.producer.pub_counts.len();
+                added.push(client_stats(client));
+            }
+        }
+        if self.has_all_topics {
+            self.snapshot.producers.extend(added);
+        } else if let Some(channel) = self.last_topic().channels.last_mut() {
+            channel.clients.get_or_insert_default().extend(added);
+        }
         entries
     }
 }
 
 /// Returns the connections that have published, the last one first, if connections are wanted.
-fn producers_of(broker: &Broker, filter: &StatsFilter) -> Vec<ClientId> {
+fn producers(broker: &Broker, filter: &StatsFilter) -> Vec<ClientId> {
     if !filter.include_clients {
         return Vec::new();
     }
@@ -132,7 +188,7 @@ fn backend_depth(broker: &Broker, depth: u64, is_ephemeral: bool) -> u64 {
     }
 }
 
-/// Returns the figures of a channel.
+/// Returns the figures of a channel, without its consumers.
 fn channel_stats(
     broker: &Broker,
     (topic, channel): (&Topic, &Channel),
@@ -157,11 +213,7 @@ fn channel_stats(
             waiting_count: dead.count(),
         }),
         client_count: channel.consumers.all.len() as u64,
-        clients: filter.include_clients.then(|| {
-            let consumers = channel.consumers.all.iter();
-            let consumers = consumers.filter_map(|id| broker.clients.get(*id));
-            consumers.map(client_stats).collect()
-        }),
+        clients: None,
         paused: channel.pause.is_some(),
         pause: pause_stats(channel.pause.as_deref()),
         undo: channel.undo.as_ref().map(|undo| undo_stats(topic, undo)),

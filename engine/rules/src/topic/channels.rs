@@ -6,7 +6,7 @@ use crate::ids::ChannelId;
 use slotmap::SlotMap;
 use slotmap::basic::Values;
 use std::collections::BTreeMap;
-use std::ops::{Index, IndexMut};
+use std::ops::{Bound, Index, IndexMut};
 use std::time::Duration;
 
 /// The channels of a topic.
@@ -65,8 +65,15 @@ impl Channels {
     }
 
     /// Channels in no order.
-    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
+    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Channel> {
         self.all.values_mut()
+    }
+
+    /// Returns the first channels behind a name, or the first of all, in the order of their names.
+    pub(crate) fn after(&self, name: Option<&str>, count: usize) -> Vec<ChannelId> {
+        let start = name.map_or(Bound::Unbounded, Bound::Excluded);
+        let channels = self.by_name.range::<str, _>((start, Bound::Unbounded));
+        channels.map(|(_, id)| *id).take(count).collect()
     }
 
     pub(super) fn insert(&mut self, channel: Channel) -> ChannelId {

@@ -7,6 +7,7 @@ use crate::peek::{
 use crate::stats::{StatsFilter, StatsSnapshot, UnfinishedSnapshot};
 use diskq_log::Seq;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Begins a snapshot, and takes its first slice.
 fn begin(session: &mut Session, filter: &StatsFilter) -> UnfinishedSnapshot {
@@ -75,16 +76,59 @@ fn a_snapshot_in_slices_leaves_out_what_is_deleted_meanwhile() {
     assert_eq!(topics(&snapshot), expected);
 }
 
-/// All topics came in one turn, and all producers.
+/// A topic with many channels is divided, and a smaller one is not.
 #[test]
-fn a_snapshot_divides_topics_and_producers() {
+fn a_snapshot_divides_a_topic_with_many_channels() {
+    let latency = crate::latency::LatencyOptions {
+        percentiles: [0.5].into(),
+        window: Duration::from_secs(600),
+    };
+    for latency in [None, Some(latency)] {
+        let mut options = options();
+        options.topic.latency = latency;
+        let mut session = Session::new(options);
+        create(&mut session, 40, |number| format!("small/ch{number}"));
+        let expected = create(&mut session, 1000, |number| format!("t/{number}"));
+        let channels = |snapshot: &StatsSnapshot| topics(snapshot).iter().map(|it| it.1).sum();
+        let (snapshot, sizes) = grown(&mut session, &StatsFilter::default(), channels);
+        assert!((7..=50).contains(&sizes.len()), "{sizes:?}");
+        assert!(sizes.iter().all(|size| *size <= 40 + 128), "{sizes:?}");
+        assert_eq!(topics(&snapshot), [("small", 40), ("t", 1000)]);
+        let names = snapshot.topics[1].channels.iter();
+        let names: Vec<&str> = names.map(|channel| &*channel.channel_name).collect();
+        assert_eq!(names, expected);
+    }
+}
+
+#[test]
+fn a_divided_topic_may_change_between_two_slices() {
+    let mut session = Session::new(options());
+    create(&mut session, 300, |number| format!("t/ch{number}"));
+    session.act("create u/ch");
+    let filter = StatsFilter::default();
+    // The last one of the slice, one that comes next, and a later one.
+    let channels = "delete t/ch127\ndelete t/ch128\ndelete t/ch200\ncreate t/ch299x";
+    for (changes, expected) in [
+        (channels, &[("t", 299), ("u", 1)][..]),
+        ("delete t\ncreate t/ch000", &[("u", 1)]),
+    ] {
+        let unfinished = begin(&mut session, &filter);
+        session.play(changes);
+        let (snapshot, _) = end(&mut session, unfinished);
+        assert_eq!(topics(&snapshot), expected);
+    }
+}
+
+/// The consumers of a channel, and all producers, came in one turn.
+#[test]
+fn a_snapshot_divides_the_connections() {
     let mut session = Session::new(options());
     session.play("create t/a\ncreate t/c");
     let id = |name: &str| format!("{name}: IDENTIFY | {{\"client_id\":\"{name}\"}}");
-    for number in 0..50 {
+    for number in 0..500 {
         session.act(&format!("{}; SUB t b", id(&format!("c{number}"))));
     }
-    session.act("c50: SUB t c");
+    session.act("c500: SUB t c");
     for number in 0..300 {
         session.act(&format!("{}; PUB t | x", id(&format!("p{number}"))));
     }
@@ -98,8 +142,8 @@ fn a_snapshot_divides_topics_and_producers() {
         consumers.count() + snapshot.producers.len()
     };
     let (whole, sizes) = grown(&mut session, &filter, connections);
-    assert!(sizes.iter().all(|size| *size <= 128), "{sizes:?}");
-    assert!((3..=6).contains(&sizes.len()), "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= 2 * 128), "{sizes:?}");
+    assert!((6..=12).contains(&sizes.len()), "{sizes:?}");
     let channels = whole.topics[0].channels.iter().map(|channel| {
         let consumers = channel.clients.as_deref().unwrap();
         let clients: BTreeSet<&str> = consumers.iter().map(|it| &*it.client_id).collect();
@@ -108,16 +152,18 @@ fn a_snapshot_divides_topics_and_producers() {
     });
     assert_eq!(
         channels.collect::<Vec<_>>(),
-        [("a", 0, [0, 0]), ("b", 50, [50, 50]), ("c", 1, [1, 1])]
+        [("a", 0, [0, 0]), ("b", 500, [500, 500]), ("c", 1, [1, 1])]
     );
     let producers: BTreeSet<&str> = whole.producers.iter().map(|it| &*it.client_id).collect();
     assert_eq!((whole.producers.len(), producers.len()), (300, 300));
 
-    // A producer that closes between two slices is left out.
-    let unfinished = begin(&mut session, &filter);
-    session.play("p299 gone\np298 gone");
-    let (whole, _) = end(&mut session, unfinished);
-    assert_eq!(connections(&whole), 51 + 298);
+    // A connection that closes between two slices is left out, and so are those of a topic that is deleted.
+    for (changes, expected) in [("c499 gone\np7 gone", (1, 799)), ("delete t", (0, 299))] {
+        let unfinished = begin(&mut session, &filter);
+        session.play(changes);
+        let (whole, _) = end(&mut session, unfinished);
+        assert_eq!((whole.topics.len(), connections(&whole)), expected);
+    }
 }
 
 fn question(from: PeekFrom, bytes_max: usize) -> PeekQuestion {
