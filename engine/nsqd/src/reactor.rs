@@ -464,4 +464,4 @@ fn time_left(next_timer: Option<Instant>, hit: Option<bool>, now: Instant) -> Op
 }
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;

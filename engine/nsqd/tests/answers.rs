@@ -263,10 +263,7 @@ fn without_nsqd_dat_the_logs_know_their_topics_and_channels() {
     let data_path = format!("--data-path={}", broker.data_path().display());
     let addresses = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
     let exit = run_nsqd(&[&data_path, addresses[0], addresses[1]], TIMEOUT);
-    assert_eq!(exit.code(), 1, "{exit}");
-    let text = exit.stderr;
-    assert!(text.contains("failed to load metadata - "), "{text}");
-    assert!(text.contains("move the file aside"), "{text}");
+    exit.expect(1, "…failed to load metadata - …move the file aside…");
     let aside = broker.data_path().join("nsqd.dat.broken");
     fs::rename(nsqd_dat(&broker), aside).expect("both are ours");
     broker.restart();

@@ -3,9 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
-use crate::support::{
-    Broker, Client, Launch, Message, MessageId, TIMEOUT, Tmpfs, run_nsqd, wait_until,
-};
+use crate::support::{Broker, Client, Launch, Message, MessageId, TIMEOUT, Tmpfs, wait_until};
 
 /// Connects a consumer of the channel `t/ch`, for one message at a time.
 fn consumer(broker: &Broker, identify: &str) -> Client {
@@ -267,16 +265,4 @@ fn kill_9_on_a_full_disk_loses_no_dead_letter() {
     let mut client = broker.consumer("t", "ch", 20);
     requeue_all(&broker, &mut client);
     consume_dead(&broker, &bodies);
-}
-
-#[test]
-fn a_wrong_rule_ends_the_start() {
-    let directory = tempfile::tempdir().expect("a directory");
-    let data_path = format!("--data-path={}", directory.path().display());
-    let rule = "--dead-letter=dead/*,max-attempts=3,topic=dead";
-    let exit = run_nsqd(&[&*data_path, rule], TIMEOUT);
-    assert!(!exit.status.success());
-    let why = "--dead-letter: \"dead/*,max-attempts=3,topic=dead\" may send dead letters round in a \
-               circle: dead has a rule of its own, which must stand behind this one";
-    assert!(exit.stderr.contains(why), "{}", exit.stderr);
 }

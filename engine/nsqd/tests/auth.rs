@@ -1,7 +1,6 @@
 //! AUTH with an auth server that belongs to the test: the expiry of grants, and the requests to the server. The answers to
 //! clients without the grants are recorded cases (`differential/auth.case`).
 
-use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -12,58 +11,51 @@ use std::time::Duration;
 use parking_lot::Mutex;
 
 use crate::support::{
-    Broker, Certificates, Client, Launch, PATIENT, Reply, Request, TIMEOUT, rss, serve_http,
-    serve_https, wait_until,
+    Answer, Broker, Certificates, Client, HttpServer, Launch, PATIENT, Received, TIMEOUT,
+    assert_like, rss, serve_http, serve_https, wait_until,
 };
 use upgrade::{ClientTrust, ServerTls, server_config};
 
-/// An auth server that records the requests and answers with the present result of `reply`.
+/// An auth server that answers with the present `answer`.
 struct AuthServer {
-    address: String,
-    requests: Arc<Mutex<Vec<Request>>>,
-    reply: Arc<Mutex<Reply>>,
+    server: HttpServer,
+    answer: Arc<Mutex<Answer>>,
 }
 
 impl AuthServer {
-    fn start(reply: Reply) -> AuthServer {
-        let requests = Arc::new(Mutex::new(Vec::new()));
-        let reply = Arc::new(Mutex::new(reply));
-        let (noted, current) = (requests.clone(), reply.clone());
-        let address = serve_http(move |request| {
-            noted.lock().push(request.clone());
-            current.lock().clone()
-        });
+    fn start(answer: Answer) -> AuthServer {
+        let answer = Arc::new(Mutex::new(answer));
+        let current = answer.clone();
         AuthServer {
-            address: address.to_string(),
-            requests,
-            reply,
+            server: HttpServer::start(move |_, _| current.lock().clone()),
+            answer,
         }
     }
 
     fn flag(&self) -> String {
-        format!("--auth-http-address={}", self.address)
+        format!("--auth-http-address={}", self.server.address)
     }
 
-    fn answers(&self, reply: Reply) {
-        *self.reply.lock() = reply;
+    fn answers(&self, answer: Answer) {
+        *self.answer.lock() = answer;
     }
 
-    fn requests(&self) -> Vec<Request> {
-        self.requests.lock().clone()
+    fn requests(&self) -> Vec<Received> {
+        self.server.requests()
     }
 }
 
-fn grants(ttl: u64, topic: &str, channels: &[&str], permissions: &[&str]) -> Reply {
+fn grants(ttl: u64, topic: &str, channels: &[&str], permissions: &[&str]) -> Answer {
     let body = serde_json::json!({
         "ttl": ttl,
         "identity": "<a>&",
         "identity_url": "http://example.com/a",
         "authorizations": [{"topic": topic, "channels": channels, "permissions": permissions}],
     });
-    Reply::new(200, body.to_string())
+    body.into()
 }
 
-fn all() -> Reply {
+fn all() -> Answer {
     grants(3600, ".*", &[".*"], &["subscribe", "publish"])
 }
 
@@ -84,35 +76,21 @@ fn authed(broker: &Broker) -> Client {
 fn what_a_grant_does_not_permit_makes_no_topic() {
     let server = AuthServer::start(grants(3600, "^orders$", &["^bill.*$"], &["subscribe"]));
     let broker = Broker::start(2, &[&server.flag()]);
-    for (sent, command, what) in [
+    let publish = |line: &str| Client::command_with_body(line, b"x");
+    for (sent, what) in [
         // No channel pattern fits a publish, so the publish is not permitted.
-        (
-            Client::command_with_body("PUB orders", b"x"),
-            "PUB",
-            "\"orders\" \"\"",
-        ),
-        (Client::mpub("orders", &[""]), "MPUB", "\"orders\" \"\""),
-        (
-            Client::command_with_body("DPUB orders 5", b"x"),
-            "DPUB",
-            "\"orders\" \"\"",
-        ),
-        (
-            b"SUB orders other\n".to_vec(),
-            "SUB",
-            "\"orders\" \"other\"",
-        ),
+        (publish("PUB orders"), r#"PUB on "orders" """#),
+        (Client::mpub("orders", &[""]), r#"MPUB on "orders" """#),
+        (publish("DPUB orders 5"), r#"DPUB on "orders" """#),
+        (b"SUB orders other\n".to_vec(), r#"SUB on "orders" "other""#),
         (
             b"SUB orders2 billing\n".to_vec(),
-            "SUB",
-            "\"orders2\" \"billing\"",
+            r#"SUB on "orders2" "billing""#,
         ),
     ] {
         let mut client = authed(&broker);
         client.send(&sent);
-        client.expect_error(&format!(
-            "E_UNAUTHORIZED AUTH failed for {command} on {what}"
-        ));
+        client.expect_error(&format!("E_UNAUTHORIZED AUTH failed for {what}"));
         client.expect_close();
     }
     assert!(broker.topic_stats("orders").is_none(), "nothing was made");
@@ -133,22 +111,16 @@ fn authorised_clients_are_served_and_shown() {
     client.expect_response(WELCOME);
     client.expect_ok();
     let request = server.requests().remove(0);
-    assert_eq!(
-        (request.method.as_str(), request.target.as_str()),
-        (
-            "GET",
-            "/auth?common_name=&remote_ip=127.0.0.1&secret=se+cret%26%3D%25%2F%22&tls=false"
-        )
-    );
-    let expected = [
+    let query = "common_name=&remote_ip=127.0.0.1&secret=se+cret%26%3D%25%2F%22&tls=false";
+    let line = format!("GET /auth?{query} HTTP/1.1\r\n");
+    assert!(request.head.starts_with(&line), "{request:?}");
+    for (name, value) in [
         ("accept", "application/vnd.nsq; version=1.0"),
         ("accept-encoding", "gzip"),
         ("user-agent", "Go-http-client/1.1"),
-        ("host", server.address.as_str()),
-    ];
-    let headers: BTreeMap<String, String> = request.headers;
-    for (name, value) in expected {
-        assert_eq!(headers.get(name).map(String::as_str), Some(value), "{name}");
+        ("host", &server.server.address.to_string()),
+    ] {
+        assert_eq!(request.header(name), Some(value), "{name}");
     }
     // Topics of all shards are used, by commands that cross shards and by moves.
     for n in 0..6 {
@@ -173,7 +145,7 @@ fn authorised_clients_are_served_and_shown() {
 
 #[test]
 fn unusable_answers_fail() {
-    let server = AuthServer::start(Reply::new(200, "{\"ttl\":1}"));
+    let server = AuthServer::start(Answer::new(200, "{\"ttl\":1}"));
     let broker = Broker::start(1, &[&server.flag()]);
     let attempt = |error: &str| {
         let mut client = broker.client();
@@ -182,19 +154,20 @@ fn unusable_answers_fail() {
         client.expect_close();
     };
     attempt("E_UNAUTHORIZED AUTH no authorizations found");
-    for (reply, why) in [
-        (Reply::new(201, ""), "got response 201 Created \"\""),
+    let got = |status, body: &str| Answer::new(status, body);
+    for (answer, why) in [
+        (got(201, ""), r#"got response 201 Created """#),
         (
-            Reply::new(500, "boom"),
-            "got response 500 Internal Server Error \"boom\"",
+            got(500, "boom"),
+            r#"got response 500 Internal Server Error "boom""#,
         ),
-        (Reply::new(403, "no"), "got response 403 Forbidden \"no\""),
-        (Reply::new(200, "hello"), "expected value"),
-        (Reply::new(200, "{}"), "invalid TTL 0 (must be >0)"),
+        (got(403, "no"), r#"got response 403 Forbidden "no""#),
+        (got(200, "hello"), "expected value"),
+        (got(200, "{}"), "invalid TTL 0 (must be >0)"),
         (grants(1, "(", &[], &[]), "unable to compile topic \"(\""),
         (grants(1, "", &[], &["admin"]), "unknown permission admin"),
     ] {
-        server.answers(reply);
+        server.answers(answer);
         attempt("E_AUTH_FAILED AUTH failed");
         broker.wait_for_log(why);
     }
@@ -216,7 +189,7 @@ fn unusable_answers_fail() {
 #[test]
 fn the_next_server_is_asked_when_one_fails() {
     let good = AuthServer::start(all());
-    let bad = AuthServer::start(Reply::new(500, ""));
+    let bad = AuthServer::start(Answer::new(500, ""));
     // This server accepts and closes the connection.
     let rude = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let rude_address = rude.local_addr().expect("it is bound");
@@ -240,53 +213,34 @@ fn the_next_server_is_asked_when_one_fails() {
 #[test]
 fn posts_redirects_and_urls() {
     let server = AuthServer::start(all());
-    let url = format!("http://{}/my/path?x=y", server.address);
-    let broker = Broker::start(
-        1,
-        &[
-            &format!("--auth-http-address={url}"),
-            "--auth-http-request-method=post",
-        ],
-    );
+    let flag = format!("--auth-http-address={}", server.server.url("/my/path?x=y"));
+    let broker = Broker::start(1, &[&flag, "--auth-http-request-method=post"]);
     authed(&broker);
     let request = server.requests().remove(0);
-    assert_eq!(
-        (request.method.as_str(), request.target.as_str()),
-        ("POST", "/my/path?x=y")
-    );
-    assert_eq!(
-        request.body,
-        r#"{"common_name":[""],"remote_ip":["127.0.0.1"],"secret":["secret"],"tls":["false"]}"#
-    );
-    let content_type = request.headers.get("content-type").map(String::as_str);
-    assert_eq!(content_type, Some("application/json"));
+    let asked = (request.method(), request.target());
+    assert_eq!(asked, ("POST", "/my/path?x=y"));
+    let form =
+        r#"{"common_name":[""],"remote_ip":["127.0.0.1"],"secret":["secret"],"tls":["false"]}"#;
+    assert_eq!(request.text(), form);
+    assert_eq!(request.header("content-type"), Some("application/json"));
     // 307 repeats the POST, 302 becomes a GET without body, as in Go.
     for (status, method, body_bytes) in [(307, "POST", request.body.len()), (302, "GET", 0)] {
-        let address = server.address.clone();
-        let redirecting = AuthServer::start(
-            Reply::new(status, "").header("Location", format!("http://{address}/moved")),
-        );
+        let moved = format!("Location: {}", server.server.url("/moved"));
+        let redirecting = AuthServer::start(Answer::new(status, "").with(moved));
         let broker = Broker::start(1, &[&redirecting.flag(), "--auth-http-request-method=post"]);
         authed(&broker);
         let request = server.requests().pop().expect("it was asked");
-        assert_eq!(
-            (request.method.as_str(), request.target.as_str()),
-            (method, "/moved")
-        );
+        assert_eq!((request.method(), request.target()), (method, "/moved"));
         assert_eq!(request.body.len(), body_bytes);
     }
     // A URL that already has a query gets a second question mark.
-    let broker = Broker::start(1, &[&format!("--auth-http-address={url}")]);
+    let broker = Broker::start(1, &[&flag]);
     authed(&broker);
-    let target = server.requests().pop().expect("it was asked").target;
-    assert!(target.starts_with("/my/path?x=y?common_name=&"), "{target}");
+    let request = server.requests().pop().expect("it was asked");
+    assert_like(request.target(), "/my/path?x=y?common_name=&…");
     let exit = Launch::new(1, &["--auth-http-request-method=GET"]).try_start();
     let exit = exit.err().expect("it does not start");
-    let text = exit.to_string();
-    assert!(
-        text.contains("--auth-http-request-method must be post or get"),
-        "{text}"
-    );
+    assert_like(exit, "…--auth-http-request-method must be post or get…");
 }
 
 /// After the grants expire, the next command that needs them makes the broker ask again.
@@ -311,11 +265,11 @@ fn expired_grants_are_requested_again() {
     let mut revoked = authed(&broker);
     let mut failing = authed(&broker);
     thread::sleep(Duration::from_millis(1100));
-    server.answers(Reply::new(200, "{\"ttl\":1}"));
+    server.answers(Answer::new(200, "{\"ttl\":1}"));
     revoked.send(&Client::mpub("t", &["x"]));
     revoked.expect_error("E_UNAUTHORIZED AUTH failed for MPUB on \"t\" \"\"");
     revoked.expect_close();
-    server.answers(Reply::new(500, ""));
+    server.answers(Answer::new(500, ""));
     failing.send(b"SUB t c\n");
     failing.expect_error("E_AUTH_FAILED AUTH failed");
     failing.expect_close();
@@ -389,7 +343,7 @@ impl SlowAuth {
         let asked = Arc::new(Mutex::new(Vec::new()));
         let noted = asked.clone();
         let address = serve_http(move |request| {
-            let body: serde_json::Value = serde_json::from_str(&request.body).expect("JSON");
+            let body: serde_json::Value = request.json();
             let secret = body["secret"][0].as_str().expect("a text").to_owned();
             let is_quick = secret == quick;
             noted.lock().push(secret);
@@ -576,9 +530,8 @@ fn servers_over_https_are_trusted_by_their_authority_and_told_who_the_client_is(
     client.upgrade(&[certificates.tls_with_certificate_of(&certificates)]);
     client.send(&auth(b"secret"));
     client.expect_response(WELCOME);
-    let target = asked.recv().expect("it was asked").target;
-    assert!(target.contains("common_name=client&"), "{target}");
-    assert!(target.ends_with("&tls=true"), "{target}");
+    let request = asked.recv().expect("it was asked");
+    assert_like(request.target(), "…common_name=client&…&tls=true");
 
     // The certificate of this server is its own root.
     let own = server_config(&ServerTls {

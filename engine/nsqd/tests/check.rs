@@ -11,9 +11,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::support::{
-    Broker, Certificates, Exit, Lookupd, Reply, Tmpfs, answer_io_uring_with, contents, first_core,
-    has_io_uring, is_installed, limited, nsqd_path, run, serve_http, wait_until,
-    without_privileges,
+    Answer, Broker, Certificates, Exit, Lookupd, Tmpfs, answer_io_uring_with, assert_like,
+    contents, first_core, has_io_uring, is_installed, limited, nsqd_path, rows, run, serve_http,
+    wait_until, without_privileges,
 };
 use serde_json::Value;
 
@@ -33,6 +33,11 @@ fn check(via: &[String], data_path: &Path, args: &[&str]) -> Command {
         .args(["--shards=2", "--check=json"])
         .args(args);
     command
+}
+
+/// Returns the findings of a check with these flags.
+fn found(data_path: &Path, flags: &[&str]) -> Report {
+    Report::of(check(&[], data_path, flags))
 }
 
 /// The findings of a check in JSON.
@@ -62,23 +67,29 @@ impl Report {
         }
     }
 
-    /// Checks that the finding has this state, contains all of these parts, and has a remedy.
+    /// Checks that the finding has this state, contains these parts, which `…` separates, and has a remedy.
     #[track_caller]
-    fn says(&self, name: &str, state: &str, parts: &[&str]) {
+    fn says(&self, name: &str, state: &str, parts: &str) {
         let finding = self.finding(name);
         assert_eq!(finding["state"], state, "{finding}");
         let text = format!("{} {}", finding["found"], finding["advice"]);
-        for part in parts {
-            assert!(text.contains(part), "{part:?} is missing in {text}");
-        }
+        assert_like(text, &format!("…{parts}…"));
         let has_advice = finding["advice"] != "";
         let needs_advice = state == "warning" || state == "failure";
         assert_eq!(has_advice, needs_advice, "{finding}");
     }
 
-    /// Returns the names of the checks that failed.
-    fn failures(&self) -> Vec<&str> {
-        self.names("failure")
+    /// Checks that this finding is the only failure, and contains these parts.
+    #[track_caller]
+    fn fails(&self, name: &str, parts: &str) {
+        self.fail(&[name]);
+        self.says(name, "failure", parts);
+    }
+
+    /// Checks which findings are failures.
+    #[track_caller]
+    fn fail(&self, names: &[&str]) {
+        assert_eq!(self.names("failure"), names, "{}", self.exit);
     }
 
     /// Returns the names of the checks with this state.
@@ -104,23 +115,14 @@ fn a_good_machine_is_ready_and_stays_as_it_is() {
     let data = scratch();
     for via in [Vec::new(), without_privileges()] {
         let report = Report::of(check(&via, data.path(), &[]));
-        assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
-        for name in [
-            "flags",
-            "open-files",
-            "mappings",
-            "data-path",
-            "permissions",
-            "nsqd.dat",
-            "segments",
-            "tcp-address",
-            "http-address",
-        ] {
-            report.says(name, "ok", &[]);
+        report.fail(&[]);
+        let fine = "flags open-files mappings data-path permissions nsqd.dat segments";
+        for name in fine.split(' ').chain(["tcp-address", "http-address"]) {
+            report.says(name, "ok", "");
         }
         // With epoll, nsqd is ready too.
         let io = if has_io_uring() { "ok" } else { "warning" };
-        report.says("io", io, &[]);
+        report.says("io", io, "");
         // These checks may give warnings on a good machine.
         for name in ["cores", "file-system", "free-space", "sync-speed"] {
             report.finding(name);
@@ -179,27 +181,20 @@ fn text_and_json_have_the_same_findings() {
 fn a_data_path_that_cannot_be_used_is_named() {
     let data = scratch();
     let missing = data.path().join("missing");
-    let report = Report::of(check(&[], &missing, &[]));
     let shown = missing.display().to_string();
-    assert_eq!(report.failures(), ["data-path"]);
-    report.says(
-        "data-path",
-        "failure",
-        &[&shown, "does not exist", &format!("mkdir -p {shown}")],
-    );
+    let why = format!("{shown} does not exist…mkdir -p {shown}");
+    found(&missing, &[]).fails("data-path", &why);
     assert!(!missing.exists(), "a data path is never created");
 
     let file = data.path().join("file");
     std::fs::write(&file, "x").expect("written");
-    let report = Report::of(check(&[], &file, &[]));
-    report.says("data-path", "failure", &["is not a directory"]);
+    found(&file, &[]).says("data-path", "failure", "is not a directory");
 
     let closed = data.path().join("closed");
     std::fs::create_dir(&closed).expect("created");
     std::fs::set_permissions(&closed, Permissions::from_mode(0o500)).expect("ours");
     let report = Report::of(check(&without_privileges(), &closed, &[]));
-    assert_eq!(report.failures(), ["data-path"]);
-    report.says("data-path", "failure", &["permission denied", "chown"]);
+    report.fails("data-path", "permission denied…chown");
     assert!(contents(&closed).is_empty());
 }
 
@@ -252,8 +247,7 @@ fn messages_are_closed_to_other_users_and_files_that_are_open_are_told() {
     assert_eq!(deleted.status, 200);
     assert!(broker.sigterm_and_wait().success());
     assert_eq!(one_mode_each(&data_path), (0o600, 0o700));
-    let report = Report::of(check(&[], &data_path, &[]));
-    report.says("permissions", "ok", &[]);
+    found(&data_path, &[]).says("permissions", "ok", "");
 
     // A backup was restored so, with the usual umask.
     for path in modes(&data_path).keys() {
@@ -261,9 +255,8 @@ fn messages_are_closed_to_other_users_and_files_that_are_open_are_told() {
         std::fs::set_permissions(path, Permissions::from_mode(mode)).expect("ours");
     }
     let before = modes(&data_path);
-    let report = Report::of(check(&[], &data_path, &[]));
-    let parts = ["clicks.log (mode 0755) and 2 more", "chmod -R go="];
-    report.says("permissions", "warning", &parts);
+    let parts = "clicks.log (mode 0755) and 2 more…chmod -R go=";
+    found(&data_path, &[]).says("permissions", "warning", parts);
     assert_eq!(modes(&data_path), before, "a check changes nothing");
     broker.restart();
     broker.wait_for_log("other users of this machine");
@@ -279,52 +272,33 @@ fn a_takeover_that_is_due_is_announced() {
     };
     write("nsqd.dat", listed);
     write("orders.diskqueue.000000.dat", &"x".repeat(1000));
-    let report = Report::of(check(&[], data.path(), &[]));
-    let parts = [
-        "takes over 1 queue",
-        "1000 bytes, 0 messages",
-        "except for what cannot be read",
-    ];
-    report.says("takeover", "warning", &parts);
+    let report = found(data.path(), &[]);
+    let parts = "takes over 1 queue…1000 bytes, 0 messages…except for what cannot be read";
+    report.says("takeover", "warning", parts);
     let faults = report.finding("takeover")["data"]["faults"].to_string();
-    assert!(
-        faults.contains("its last 1000 bytes are not imported"),
-        "{faults}"
-    );
+    assert_like(&faults, "…its last 1000 bytes are not imported…");
     let original = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("../../diskq/import/tests/data/nsqd/two-channels");
-    let report = Report::of(check(&[], &original, &[]));
-    report.says(
-        "takeover",
-        "ok",
-        &["3 queues", "45 messages", "in about a second"],
-    );
+    let parts = "3 queues…45 messages…in about a second";
+    found(&original, &[]).says("takeover", "ok", parts);
     write("clicks.diskqueue.000000.dat", "x");
-    let report = Report::of(check(&[], data.path(), &[]));
-    report.says("takeover", "warning", &["nsqd.dat does not list clicks"]);
+    let parts = "nsqd.dat does not list clicks";
+    found(data.path(), &[]).says("takeover", "warning", parts);
     write("nsqd.dat", "{");
-    let report = Report::of(check(&[], data.path(), &[]));
-    report.says("nsqd.dat", "failure", &["bring back an nsqd.dat"]);
+    let parts = "bring back an nsqd.dat";
+    found(data.path(), &[]).says("nsqd.dat", "failure", parts);
     std::fs::create_dir(data.path().join("import.done")).expect("the name is free");
     write("import.done/manifest", "damaged");
     write("nsqd.dat", listed);
-    let report = Report::of(check(&[], data.path(), &[]));
-    report.says(
-        "takeover",
-        "failure",
-        &["a start fails", "manifest is damaged"],
-    );
+    let parts = "a start fails…manifest is damaged";
+    found(data.path(), &[]).says("takeover", "failure", parts);
 }
 
 #[test]
 fn a_value_with_which_nothing_works_is_named() {
-    let data = scratch();
-    let report = Report::of(check(&[], data.path(), &["--max-msg-size=0"]));
-    report.says(
-        "flags",
-        "warning",
-        &["--max-msg-size=0", "every publish is refused"],
-    );
+    let report = found(scratch().path(), &["--max-msg-size=0"]);
+    let parts = "--max-msg-size=0…every publish is refused";
+    report.says("flags", "warning", parts);
 }
 
 #[test]
@@ -333,8 +307,8 @@ fn a_read_only_file_system_is_named() {
         return;
     };
     tmpfs.make_read_only();
-    let report = Report::of(check(&[], &tmpfs.path(), &[]));
-    report.says("data-path", "failure", &["mounted read-only", "remount,rw"]);
+    let parts = "mounted read-only…remount,rw";
+    found(&tmpfs.path(), &[]).says("data-path", "failure", parts);
 }
 
 #[test]
@@ -342,24 +316,20 @@ fn a_tiny_file_system_in_memory_is_named() {
     let Some(tmpfs) = Tmpfs::mount("2m") else {
         return;
     };
-    let report = Report::of(check(&[], &tmpfs.path(), &[]));
-    assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
-    let point = tmpfs.path().display().to_string();
-    let in_memory = ["tmpfs", &*point, "is memory", "on a disk"];
+    let report = found(&tmpfs.path(), &[]);
+    report.fail(&[]);
+    let in_memory = format!("tmpfs…{}…is memory…on a disk", tmpfs.path().display());
     report.says("file-system", "warning", &in_memory);
-    let room = ["2.0 MiB of 2.0 MiB are free", "larger file system"];
-    report.says("free-space", "warning", &room);
-    report.says("segments", "ok", &[]);
+    let room = "2.0 MiB of 2.0 MiB are free…larger file system";
+    report.says("free-space", "warning", room);
+    report.says("segments", "ok", "");
     assert!(contents(&tmpfs.path()).is_empty());
     let filler = tmpfs.fill("filler");
-    let report = Report::of(check(&[], &tmpfs.path(), &[]));
-    assert_eq!(report.failures(), ["free-space", "segments"]);
-    report.says("free-space", "failure", &["publishes would be refused"]);
-    report.says(
-        "segments",
-        "failure",
-        &["no space left on device", "free some room"],
-    );
+    let report = found(&tmpfs.path(), &[]);
+    report.fail(&["free-space", "segments"]);
+    report.says("free-space", "failure", "publishes would be refused");
+    let full = "no space left on device…free some room";
+    report.says("segments", "failure", full);
     let names: Vec<_> = contents(&tmpfs.path())
         .into_iter()
         .map(|(path, _)| path)
@@ -374,11 +344,10 @@ fn a_taken_port_is_named_and_so_is_a_port_that_is_given_twice() {
     let holder = TcpListener::bind("127.0.23.3:0").expect("a port is free");
     let taken = holder.local_addr().expect("bound").to_string();
     let flag = format!("--http-address={taken}");
-    let report = Report::of(check(&[], data.path(), &[&flag]));
-    assert_eq!(report.failures(), ["http-address"]);
-    let parts = [&*taken, "address already in use", "choose another port"];
-    report.says("http-address", "failure", &parts);
-    report.says("tcp-address", "ok", &["is free"]);
+    let report = found(data.path(), &[&flag]);
+    let parts = format!("{taken}…address already in use…choose another port");
+    report.fails("http-address", &parts);
+    report.says("tcp-address", "ok", "is free");
     // systemd starts an nsqd at the first connection to its socket.
     holder.set_nonblocking(true).expect("ours");
     let connected = holder.accept().map_err(|error| error.kind());
@@ -388,10 +357,9 @@ fn a_taken_port_is_named_and_so_is_a_port_that_is_given_twice() {
     let is_free = || TcpStream::connect(&taken).is_err();
     assert!(wait_until(TIMEOUT, is_free));
     let twice = format!("--tcp-address={taken}");
-    let report = Report::of(check(&[], data.path(), &[&flag, &twice]));
-    assert_eq!(report.failures(), ["http-address"]);
-    report.says("tcp-address", "ok", &[&taken]);
-    report.says("http-address", "failure", &parts);
+    let report = found(data.path(), &[&flag, &twice]);
+    report.says("tcp-address", "ok", &taken);
+    report.fails("http-address", &parts);
 }
 
 #[test]
@@ -399,8 +367,7 @@ fn a_unix_socket_is_tried_and_removed() {
     let data = scratch();
     let socket = data.path().join("n.sock");
     let flag = format!("--tcp-address={}", socket.display());
-    let report = Report::of(check(&[], data.path(), &[&flag]));
-    report.says("tcp-address", "ok", &["n.sock is free"]);
+    found(data.path(), &[&flag]).says("tcp-address", "ok", "n.sock is free");
     assert!(contents(data.path()).is_empty());
 }
 
@@ -413,23 +380,13 @@ fn forbidden_io_uring_is_a_warning_and_a_failure_if_it_is_asked_for() {
         Report::of(command)
     };
     let report = forbidden("--io=auto");
-    assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
-    let why = [
-        "not allowed to use io_uring",
-        "seccomp",
-        "docker: --security-opt",
-    ];
-    report.says("io", "warning", &why);
-    report.says(
-        "io",
-        "warning",
-        &["with epoll; it takes more processor time for many small requests"],
-    );
-    let report = forbidden("--io=io_uring");
-    assert_eq!(report.failures(), ["io"]);
-    report.says("io", "failure", &why);
-    let report = forbidden("--io=epoll");
-    report.says("io", "ok", &["epoll works for 2 shards"]);
+    report.fail(&[]);
+    let why = "not allowed to use io_uring…seccomp…docker: --security-opt";
+    report.says("io", "warning", why);
+    let cost = "with epoll; it takes more processor time for many small requests";
+    report.says("io", "warning", cost);
+    forbidden("--io=io_uring").fails("io", why);
+    forbidden("--io=epoll").says("io", "ok", "epoll works for 2 shards");
 }
 
 #[test]
@@ -442,58 +399,33 @@ fn few_descriptors_are_named() {
         let via = limited(&format!("--nofile={limit}"));
         Report::of(check(&via, data.path(), &[]))
     };
-    let raise = ["systemd: LimitNOFILE=", "docker: --ulimit nofile="];
+    let raise = "systemd: LimitNOFILE=; docker: --ulimit nofile=";
     let few = report("256:512");
-    assert_eq!(few.failures(), Vec::<&str>::new(), "{}", few.exit);
-    few.says("open-files", "warning", &raise);
-    few.says(
-        "open-files",
-        "warning",
-        &["up to 512", "2 shards and 416 clients"],
-    );
-    let too_few = report("64:64");
-    assert!(
-        too_few.failures().contains(&"open-files"),
-        "{}",
-        too_few.exit
-    );
-    too_few.says("open-files", "failure", &raise);
-    too_few.says(
-        "open-files",
-        "failure",
-        &["is 64, but 2 shards need at least 96"],
-    );
+    few.fail(&[]);
+    let parts = format!("up to 512…2 shards and 416 clients…{raise}");
+    few.says("open-files", "warning", &parts);
+    let parts = format!("is 64, but 2 shards need at least 96…{raise}");
+    report("64:64").says("open-files", "failure", &parts);
 }
 
 #[test]
 fn values_that_a_start_refuses_are_named() {
     let data = scratch();
-    for (flags, why) in [
-        (
-            &["--max-deflate-level=10"][..],
-            "--max-deflate-level must be [1,9]",
-        ),
-        (&["--io=magic"], "--io must be auto, io_uring, epoll"),
-        (&["--tls-required"], "without TLS key and cert"),
-        (
-            &["--tls-cert=/nope", "--tls-key=/nope"],
-            "open /nope: no such file",
-        ),
-    ] {
-        let report = Report::of(check(&[], data.path(), flags));
-        assert_eq!(report.failures()[0], "flags", "{}", report.exit);
-        report.says("flags", "failure", &[why]);
+    for [flags, why] in rows(
+        "--max-deflate-level=10           | --max-deflate-level must be [1,9]
+         --io=magic                       | --io must be auto, io_uring, epoll
+         --tls-required                   | without TLS key and cert
+         --tls-cert=/nope --tls-key=/nope | open /nope: no such file",
+    ) {
+        let flags: Vec<&str> = flags.split(' ').collect();
+        let report = found(data.path(), &flags);
+        assert_eq!(report.names("failure")[0], "flags", "{}", report.exit);
+        report.says("flags", "failure", why);
     }
-    let report = Report::of(check(
-        &[],
-        data.path(),
-        &["--max-rdy-count=7", "true", "--io=magic"],
-    ));
-    report.says("flags", "warning", &["is ignored: true --io=magic"]);
+    let report = found(data.path(), &["--max-rdy-count=7", "true", "--io=magic"]);
+    report.says("flags", "warning", "is ignored: true --io=magic");
     std::fs::write(data.path().join("nsqd.dat"), "{").expect("written");
-    let report = Report::of(check(&[], data.path(), &[]));
-    assert_eq!(report.failures(), ["nsqd.dat"]);
-    report.says("nsqd.dat", "failure", &["nsqd.dat", "move the file aside"]);
+    found(data.path(), &[]).fails("nsqd.dat", "nsqd.dat…move the file aside");
     let exit = run(&mut check(&[], data.path(), &["--check=xml"]), TIMEOUT);
     assert_eq!((exit.code(), exit.stdout.as_str()), (2, ""), "{exit}");
 }
@@ -506,11 +438,8 @@ fn more_shards_than_cores_are_named() {
     let data = scratch();
     let via = ["taskset", "-c", &first_core()].map(str::to_owned);
     let report = Report::of(check(&via, data.path(), &[]));
-    let parts = [
-        "2 shards, but this process may use only 1 core",
-        "--shards=0",
-    ];
-    report.says("cores", "warning", &parts);
+    let parts = "2 shards, but this process may use only 1 core…--shards=0";
+    report.says("cores", "warning", parts);
 }
 
 /// Repeats the check on the data path and the addresses of a running broker.
@@ -525,20 +454,19 @@ fn a_running_broker_is_not_disturbed() {
     // Each address in use was that of the broker.
     let stranger = TcpListener::bind("127.0.23.4:0").expect("a port is free");
     let stranger = format!("--tcp-address={}", stranger.local_addr().expect("bound"));
-    let report = Report::of(check(&[], &path, &[&stranger, &http]));
-    assert_eq!(report.failures(), ["tcp-address"], "{}", report.exit);
+    found(&path, &[&stranger, &http]).fail(&["tcp-address"]);
     for round in 0..3 {
-        let report = Report::of(check(&[], &path, &[&tcp, &http]));
-        assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
+        let report = found(&path, &[&tcp, &http]);
+        report.fail(&[]);
         let taken = ["data-path", "tcp-address", "http-address"];
         assert_eq!(report.names("waiting"), taken, "{}", report.exit);
-        report.says("data-path", "waiting", &["the directory is fine"]);
+        report.says("data-path", "waiting", "the directory is fine");
         // A client is a producer after its first publish.
         let connections = if round == 0 { 1 } else { 2 };
-        let found = format!("1 topics, 1 channels, {connections} connections");
-        report.says("running-nsqd", "ok", &[&found]);
+        let figures = format!("1 topics, 1 channels, {connections} connections");
+        report.says("running-nsqd", "ok", &figures);
         // The check still examines the disk.
-        report.says("segments", "ok", &[]);
+        report.says("segments", "ok", "");
         report.finding("sync-speed");
         let body = format!("round {round}");
         producer.publish("busy", body.as_bytes());
@@ -558,9 +486,9 @@ fn a_running_broker_is_not_disturbed() {
         assert!(!log.contains(word), "{log}");
     }
     broker.sigterm_and_wait();
-    let report = Report::of(check(&[], &path, &[&tcp, &http]));
-    assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
-    report.says("nsqd.dat", "ok", &["lists 1 topic"]);
+    let report = found(&path, &[&tcp, &http]);
+    report.fail(&[]);
+    report.says("nsqd.dat", "ok", "lists 1 topic");
 }
 
 /// It has no nsqd's data, so a start there would leave the messages behind.
@@ -575,23 +503,19 @@ fn a_running_broker_with_another_data_path_is_named() {
         TIMEOUT,
     );
     assert_eq!((exit.code(), exit.stderr.as_str()), (0, ""), "{exit}");
-    for part in [
-        "with another data path",
-        "is in use by the nsqd that runs here",
-    ] {
-        assert!(exit.stdout.contains(part), "{part}: {exit}");
-    }
+    let parts = "…with another data path…is in use by the nsqd that runs here…";
+    assert_like(&exit.stdout, parts);
     broker.sigterm_and_wait();
 }
 
 /// Returns the findings about an nsqd that answers in this way.
 fn like(info: &'static str, stats: &'static str) -> Report {
-    let node = serve_http(move |request| match request.target.as_str() {
-        "/info" => Reply::new(200, info),
-        _ => Reply::new(if stats.is_empty() { 500 } else { 200 }, stats),
+    let node = serve_http(move |request| match request.target() {
+        "/info" => Answer::new(200, info),
+        _ => Answer::new(if stats.is_empty() { 500 } else { 200 }, stats),
     });
     let flag = format!("--like=http://{node}");
-    Report::of(check(&[], scratch().path(), &[&flag]))
+    found(scratch().path(), &[&flag])
 }
 
 #[test]
@@ -603,27 +527,15 @@ fn the_nsqd_to_be_replaced_is_described() {
         {"remote_address":"a:2","user_agent":"billing/2.1","sample_rate":10}]}]}],
         "producers":[{"remote_address":"a:1","user_agent":"go-nsq/1.1.0","tls":true}]}"#;
     let report = like(info, stats);
-    assert_eq!(report.failures(), Vec::<&str>::new(), "{}", report.exit);
-    let parts = [
-        "nsqd 1.2.1: 1 topics, 1 channels, 2 connections",
-        "of nsqd 1.3.0",
-    ];
-    report.says("running-nsqd", "ok", &parts);
-    report.says(
-        "clients",
-        "warning",
-        &["1 connections of tried", "1 of others"],
-    );
-    report.says(
-        "features",
-        "warning",
-        &["TLS 1, sampling 1", "but not TLS1.1"],
-    );
-    report.says(
-        "backlog",
-        "ok",
-        &["1 messages, 1 of them on disk", "1.0 KiB"],
-    );
+    report.fail(&[]);
+    for [name, state, parts] in rows(
+        "running-nsqd | ok      | nsqd 1.2.1: 1 topics, 1 channels, 2 connections…of nsqd 1.3.0
+         clients      | warning | 1 connections of tried…1 of others
+         features     | warning | TLS 1, sampling 1…but not TLS1.1
+         backlog      | ok      | 1 messages, 1 of them on disk…1.0 KiB",
+    ) {
+        report.says(name, state, parts);
+    }
 }
 
 /// A start does not need the other node.
@@ -636,13 +548,13 @@ fn a_node_that_cannot_be_described_is_one_sentence() {
         (like(info, ""), "does not tell its figures"),
         (like(info, "[1]"), "does not tell its figures"),
     ] {
-        report.says("running-nsqd", "warning", &[part]);
+        report.says("running-nsqd", "warning", part);
     }
     let nobody = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let flag = format!("--like={}", nobody.local_addr().expect("bound"));
     drop(nobody);
-    let report = Report::of(check(&[], scratch().path(), &[&flag]));
-    report.says("running-nsqd", "warning", &["connection refused", "4151"]);
+    let report = found(scratch().path(), &[&flag]);
+    report.says("running-nsqd", "warning", "connection refused…4151");
 }
 
 #[test]
@@ -657,8 +569,7 @@ fn a_node_is_asked_over_https_too() {
         &format!("--like={}", broker.http_addr()),
     ]);
     let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
-    let report = Report::of(check(&[], scratch().path(), &flags));
-    report.says("running-nsqd", "ok", &["the nsqd of ringq"]);
+    found(scratch().path(), &flags).says("running-nsqd", "ok", "the nsqd of ringq");
     broker.sigterm_and_wait();
 }
 
@@ -668,17 +579,14 @@ fn nsqlookupds_are_tried_and_not_told() {
     let lookupd = Lookupd::start(&[]);
     let good = format!("--lookupd-tcp-address={}", lookupd.address());
     let data = scratch();
-    let report = Report::of(check(&[], data.path(), &[&good]));
-    report.says("nsqlookupds", "ok", &[&lookupd.address()]);
+    let report = found(data.path(), &[&good]);
+    report.says("nsqlookupds", "ok", &lookupd.address());
     lookupd.wait_for("closed");
     assert_eq!(lookupd.told(), ["connected", "PING", "closed"]);
     let bad = "--lookupd-tcp-address=127.0.23.6:1";
-    let report = Report::of(check(&[], data.path(), &[&good, bad]));
-    report.says(
-        "nsqlookupds",
-        "warning",
-        &[&lookupd.address(), "not answering: 1"],
-    );
+    let report = found(data.path(), &[&good, bad]);
+    let parts = format!("{}…not answering: 1", lookupd.address());
+    report.says("nsqlookupds", "warning", &parts);
     let faults = report.finding("nsqlookupds")["data"]["faults"].to_string();
     assert!(faults.contains("127.0.23.6:1: dial tcp"), "{faults}");
 }

@@ -112,8 +112,7 @@ fn the_commands_of_the_page_work_and_lose_no_message() {
     if !is_installed("curl", "curl") {
         return;
     }
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/cluster.md");
-    let page = fs::read_to_string(page).expect("the page is there");
+    let page = test_support::pages::read("operate/cluster.md");
     let sections = sections(&page);
     assert_eq!(sections.len(), 6, "{sections:?}");
     with_own_network(|| {

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use crate::support::{Broker, TIMEOUT, run_nsqd, wait_until};
+use crate::support::{Broker, TIMEOUT, wait_until};
 
 fn channels(broker: &Broker, topic: &str) -> Vec<String> {
     let stats = broker.topic(topic);
@@ -79,24 +79,4 @@ fn what_is_listed_is_made_again_after_its_deletion() {
     broker.restart();
     let stats = broker.channel("orders", "billing");
     assert_eq!(stats["depth"], 1);
-}
-
-#[test]
-fn a_name_that_cannot_always_exist_is_refused() {
-    for (entry, why) in [
-        (
-            "orders/",
-            "--create: \"orders/\" is not topic or topic/channel: \"\" is not a valid name",
-        ),
-        ("x#ephemeral", "x#ephemeral is ephemeral"),
-    ] {
-        let directory = tempfile::tempdir().expect("a directory");
-        let args = [
-            format!("--data-path={}", directory.path().display()),
-            format!("--create={entry}"),
-        ];
-        let exit = run_nsqd(&args, TIMEOUT);
-        assert!(!exit.status.success());
-        assert!(exit.stderr.contains(why), "{}", exit.stderr);
-    }
 }

@@ -85,7 +85,7 @@ fn try_with_timeout(death: Death) {
     expect_rest(&broker);
     expect_stored_message(&broker);
     broker.sigterm();
-    broker.wait(TIMEOUT);
+    broker.wait();
 }
 
 /// Checks that the publish which waits for its sync gets an answer.
@@ -110,7 +110,7 @@ fn try_with_sync_every(death: Death) {
     expect_rest(&broker);
     expect_stored_message(&broker);
     broker.sigterm();
-    broker.wait(TIMEOUT);
+    broker.wait();
 }
 
 fn die(disk: &LoopExt4, death: Death) {

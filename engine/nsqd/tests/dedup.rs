@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use crate::support::{Broker, Client, FrameType, Message, Random};
+use crate::support::{Broker, Client, FrameType, Message, Random, is_timeout};
 
 const INCREMENTS: u64 = 10_000;
 /// The broker is killed each time this many increments are acknowledged.
@@ -153,13 +153,6 @@ fn count(
         }
     }
     messages
-}
-
-fn is_timeout(error: &io::Error) -> bool {
-    matches!(
-        error.kind(),
-        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
-    )
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `--dedup` with `body` and `json:`, over the real protocol and real restarts.
 
-use crate::support::{Broker, Client, Random, TIMEOUT, run_nsqd, wait_until};
+use crate::support::{Broker, Client, Random, TIMEOUT, wait_until};
 use std::collections::BTreeSet;
 use std::fs;
 use std::time::Duration;
@@ -330,24 +330,4 @@ fn a_start_says_what_the_rules_may_take() {
     broker.wait_for_log(&line("p", 1 << 20, 0));
     broker.client().publish("t19", b"a");
     assert_eq!(duplicates(&broker, "t19"), 1);
-}
-
-#[test]
-fn a_wrong_rule_ends_the_start() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    for (flag, why) in [
-        (
-            "--dedup=t=json:id",
-            "the pointer \"id\" must begin with a slash, as /id or /order/id",
-        ),
-        (
-            "--dedup=t=body,window=9999999,memory=100000",
-            "the memory 100000 does not fit the window, 228571520 would",
-        ),
-    ] {
-        let path = format!("--data-path={}", directory.path().display());
-        let exit = run_nsqd(&[path, flag.to_owned()], TIMEOUT);
-        assert_eq!(exit.status.code(), Some(1));
-        assert!(exit.stderr.contains(why), "{}", exit.stderr);
-    }
 }

@@ -82,7 +82,7 @@ fn nsqd_starts_and_drains_as_its_manifest_says() {
     broker.get(set.probed("livenessProbe")).expect_status(200);
     let mut consumer = broker.consumer("t", "c", 1);
     consumer.take();
-    assert!(broker.wait(TIMEOUT).success(), "{}", broker.log());
+    assert!(broker.wait().success(), "{}", broker.log());
     let grace = set.pod()["terminationGracePeriodSeconds"].as_u64();
     assert!(grace > Some(4 * 60), "a drain takes 4 minutes at most");
     assert!(args.contains(&"--drain-timeout=240s"));

@@ -10,7 +10,7 @@ use std::time::Duration;
 use diskq::{DataPathLock, OsFiles};
 use diskq_import::{ExportOptions, Metadata};
 
-use crate::support::{Broker, Lookupd, Reply, TIMEOUT, serve_http, wait_until};
+use crate::support::{Answer, Broker, Lookupd, TIMEOUT, serve_http, wait_until};
 
 /// Nobody listens there.
 const UNREACHABLE: &str = "--lookupd-tcp-address=127.0.0.1:1";
@@ -130,9 +130,9 @@ fn a_channel_is_found_by_asking_again() {
     let ready = is_ready.clone();
     let http = serve_http(move |_| {
         if ready.load(Ordering::SeqCst) {
-            Reply::new(200, r#"{"channels":["elsewhere","deleted"]}"#)
+            Answer::new(200, r#"{"channels":["elsewhere","deleted"]}"#)
         } else {
-            Reply::new(500, "not yet")
+            Answer::new(500, "not yet")
         }
     });
     let bad = Lookupd::start_with_http(http.port());

@@ -76,9 +76,8 @@ fn a_socket_that_cannot_be_used_is_fatal() {
         let flags = ports.iter().chain(flags).map(|flag| (*flag).to_owned());
         let flags: Vec<_> = flags.collect();
         let exit = run(&mut command(sockets, data_path.path(), &flags), TIMEOUT);
-        assert_eq!(exit.code(), 1, "{exit}");
-        let line = format!("FATAL: failed to instantiate nsqd - {why}");
-        assert!(exit.stderr.contains(&line), "{exit}");
+        let line = format!("…FATAL: failed to instantiate nsqd - {why}…");
+        exit.expect(1, &line);
         let exit = run(
             command(sockets, data_path.path(), &flags).arg("--check"),
             TIMEOUT,

@@ -219,7 +219,7 @@ fn stop_under_load(signal: &str, shards: usize, topics: u64) {
     is_near.store(true, Ordering::Relaxed);
     let before = Instant::now();
     broker.signal(signal);
-    let status = broker.wait(TIMEOUT);
+    let status = broker.wait();
     let elapsed = before.elapsed();
     assert_eq!(status.code(), Some(0), "{status}");
     assert!(elapsed < STOP_MAX, "the stop took {elapsed:?}");
@@ -815,7 +815,7 @@ fn a_second_instance_is_refused_while_the_first_runs() {
             .send(broker.channel_stats("locked", "channel"))
             .expect("awaited");
     });
-    let status = first.wait(TIMEOUT);
+    let status = first.wait();
     assert!(status.success(), "{status}");
     let stats = receiver
         .recv_timeout(TIMEOUT)
@@ -915,7 +915,7 @@ fn other_signals_do_what_they_do_to_nsqd() {
     broker.create("kept", "channel");
     broker.post("/pub?topic=kept", b"body").expect_status(200);
     broker.signal("QUIT");
-    let status = broker.wait(TIMEOUT);
+    let status = broker.wait();
     assert_eq!(status.to_string(), "exit status: 2");
     let log = broker.log();
     assert!(!log.contains("NSQ: bye"), "it ended cleanly:\n{log}");

@@ -680,35 +680,3 @@ fn a_crash_on_a_full_disk_loses_nothing() {
     full.expect_service();
     full.finish();
 }
-
-/// The undos of the whole node ended for a large segment that was asked for ahead, although a smaller one found room.
-#[test]
-fn an_undo_ends_only_when_the_disk_has_no_room() {
-    let Some(mut full) = Full::start("12m") else {
-        return;
-    };
-    let undo_count = |broker: &Broker| {
-        let kept = broker.channel("kept", "channel");
-        kept["undo_message_count"].as_u64()
-    };
-    for target in [
-        "/topic/create?topic=kept",
-        "/channel/create?topic=kept&channel=channel",
-        "/pub?topic=kept",
-    ] {
-        full.broker.post(target, b"x").expect_status(200);
-    }
-    full.broker
-        .admin("/channel/empty?topic=kept&channel=channel&undo=1h");
-    let mut client = full.broker.client();
-    while undo_count(&full.broker).is_some() {
-        if full.try_publish(&mut client).is_err() {
-            break;
-        }
-    }
-    // The last segments were of the smallest size, 32 KiB.
-    let room = rustix::fs::statvfs(full.tmpfs.path()).expect("it is mounted");
-    let free = room.f_bavail * room.f_frsize;
-    assert!(free < 32 << 10, "{free} bytes are free");
-    assert!(wait_until(TIMEOUT, || undo_count(&full.broker).is_none()));
-}

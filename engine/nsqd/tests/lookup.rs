@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::support::{Broker, Client, Lookupd, Manner, Reply, TIMEOUT, serve_http, wait_until};
+use crate::support::{Answer, Broker, Client, Lookupd, Manner, TIMEOUT, serve_http, wait_until};
 
 fn flag(lookupd: &Lookupd) -> String {
     format!("--lookupd-tcp-address={}", lookupd.address())
@@ -251,15 +251,13 @@ fn only_the_creator_of_a_topic_waits_for_an_answer() {
     let is_asked = Arc::new(AtomicBool::new(false));
     let asked = is_asked.clone();
     let http = serve_http(move |request| {
-        assert_eq!(request.target, "/channels?topic=slow.topic");
-        assert_eq!(
-            request.headers.get("accept").map(String::as_str),
-            Some("application/vnd.nsq; version=1.0")
-        );
+        assert_eq!(request.target(), "/channels?topic=slow.topic");
+        let accepted = request.header("accept");
+        assert_eq!(accepted, Some("application/vnd.nsq; version=1.0"));
         asked.store(true, Ordering::SeqCst);
         let gate = gate.lock();
         let _ = gate.recv();
-        Reply::new(200, r#"{"channels":["known"]}"#)
+        Answer::new(200, r#"{"channels":["known"]}"#)
     });
     let lookupd = Lookupd::start_with_http(http.port());
     let broker = Broker::start(1, &[&flag(&lookupd), "--http-client-request-timeout=60s"]);
@@ -292,7 +290,7 @@ fn only_the_creator_of_a_topic_waits_for_an_answer() {
 
 #[test]
 fn an_unreachable_nsqlookupd_is_ignored() {
-    let nobody = serve_http(|_| Reply::new(500, "boom"));
+    let nobody = serve_http(|_| Answer::new(500, "boom"));
     let bad = Lookupd::start_with_http(nobody.port());
     let refusing = Lookupd::start_with_http(1);
     let broker = Broker::start(1, &[&flag(&bad), &flag(&refusing)]);
@@ -331,7 +329,7 @@ fn many_topics_wait_for_one_timeout() {
     let http = serve_http(move |_| {
         count.fetch_add(1, Ordering::SeqCst);
         thread::sleep(TIMEOUT);
-        Reply::new(200, "{}")
+        Answer::new(200, "{}")
     });
     let lookupd = Lookupd::start_with_http(http.port());
     let broker = Broker::start(2, &[&flag(&lookupd), "--http-client-request-timeout=3s"]);

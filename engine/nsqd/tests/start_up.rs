@@ -9,16 +9,17 @@ use std::time::Duration;
 
 use crate::support::{
     Broker, Certificates, Client, Confinement, Exit, IoUringSwitch, Launch, Tmpfs,
-    answer_io_uring_with, contents, has_io_uring, is_root, kernel, limited, nsqd_path, run,
-    run_nsqd, without_privileges,
+    answer_io_uring_with, assert_like, contents, has_io_uring, is_root, kernel, limited, nsqd_path,
+    rows, run, run_nsqd, without_privileges,
 };
 use test_support::daemon::send_signal;
 
 /// The longest wait. A refusal takes milliseconds. An address in use is tried for a second.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Runs a broker that must refuse to start on `data_path`. Returns the text of its FATAL line.
-fn refused(command: &mut Command, data_path: &Path) -> String {
+/// Runs a broker that must refuse to start on `data_path`, with a FATAL line like this.
+#[track_caller]
+fn refused(command: &mut Command, data_path: &Path, fatal: &str) {
     let exists = data_path.is_dir();
     let before = if exists {
         contents(data_path)
@@ -36,35 +37,21 @@ fn refused(command: &mut Command, data_path: &Path) -> String {
     } else {
         assert!(!data_path.is_dir(), "a data path is never created: {exit}");
     }
-    fatal_text(&exit)
+    assert_like(fatal_text(&exit), fatal);
 }
 
 /// Returns the text after `FATAL: `. Panics unless exactly one line has it, and that line is the
 /// last one.
 fn fatal_text(exit: &Exit) -> String {
     let lines: Vec<&str> = exit.stderr.lines().collect();
-    let fatal: Vec<&&str> = lines
-        .iter()
-        .filter(|line| line.contains(" FATAL: "))
-        .collect();
-    assert_eq!(fatal.len(), 1, "one FATAL line is expected: {exit}");
-    assert_eq!(
-        Some(fatal[0]),
-        lines.last(),
-        "the FATAL line comes last: {exit}"
-    );
-    assert!(fatal[0].starts_with("[nsqd] 20"), "{exit}");
-    for other in &lines[..lines.len() - 1] {
-        assert!(
-            other.contains(" INFO: "),
-            "only INFO lines come before the FATAL line: {other:?}"
-        );
+    let (last, others) = lines.split_last().expect("a FATAL line");
+    for other in others {
+        assert_like(other, "… INFO: …");
+        assert!(!other.contains(" FATAL: "), "the only FATAL line: {exit}");
     }
-    fatal[0]
-        .split_once(" FATAL: ")
-        .expect("the line has FATAL")
-        .1
-        .to_owned()
+    assert!(last.starts_with("[nsqd] 20"), "{exit}");
+    let (_, text) = last.split_once(" FATAL: ").expect("the line has FATAL");
+    text.to_owned()
 }
 
 /// Returns the command `via... nsqd` with two shards, free ports and this data path.
@@ -96,13 +83,6 @@ fn scratch() -> tempfile::TempDir {
         .expect("a temporary directory can be made")
 }
 
-#[track_caller]
-fn says(text: &str, parts: &[&str]) {
-    for part in parts {
-        assert!(text.contains(part), "{part:?} is missing in: {text}");
-    }
-}
-
 // --- addresses
 
 #[test]
@@ -112,16 +92,12 @@ fn an_address_in_use_is_refused_with_the_address_and_what_to_do() {
     let data = scratch();
     let free = "127.0.0.1:0";
     for (tcp, http) in [(taken.as_str(), free), (free, taken.as_str())] {
-        let text = refused(&mut nsqd_on(&[], data.path(), tcp, http), data.path());
         let why = format!(
             "failed to instantiate nsqd - listen ({taken}) failed - listen tcp {taken}: bind: \
-             address already in use"
+             address already in use…another process listens there…choose another port…"
         );
-        assert!(text.starts_with(&why), "{text}");
-        says(
-            &text,
-            &["another process listens there", "choose another port"],
-        );
+        let mut command = nsqd_on(&[], data.path(), tcp, http);
+        refused(&mut command, data.path(), &why);
     }
 }
 
@@ -134,8 +110,9 @@ fn another_broker_of_ours_on_the_same_port_is_refused_and_the_first_one_unharmed
     let (tcp, http) = (first.tcp_addr().to_string(), first.http_addr().to_string());
     let free = "127.0.0.1:0";
     for (tcp, http) in [(tcp.as_str(), free), (free, http.as_str())] {
-        let text = refused(&mut nsqd_on(&[], data.path(), tcp, http), data.path());
-        says(&text, &["address already in use", "perhaps another nsqd"]);
+        let mut command = nsqd_on(&[], data.path(), tcp, http);
+        let why = "…address already in use…perhaps another nsqd…";
+        refused(&mut command, data.path(), why);
     }
     for _ in 0..20 {
         first.client().publish("unharmed", b"x");
@@ -150,35 +127,28 @@ fn one_port_for_both_protocols_is_refused() {
     let port = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = port.local_addr().expect("bound").to_string();
     drop(port);
-    let text = refused(
-        &mut nsqd_on(&[], data.path(), &address, &address),
-        data.path(),
-    );
-    says(
-        &text,
-        &[
-            &format!("listen ({address}) failed"),
-            "address already in use",
-        ],
-    );
+    let mut command = nsqd_on(&[], data.path(), &address, &address);
+    let why = format!("…listen ({address}) failed…address already in use…");
+    refused(&mut command, data.path(), &why);
 }
 
 /// The unit tests of `preflight::addresses` have the words for other addresses.
 #[test]
 fn addresses_that_mean_nothing_are_refused_in_nsqds_words() {
     let data = scratch();
+    let unknown = "no-such-host.invalid:4150";
     for (address, why) in [
         (
-            "no-such-host.invalid:4150",
-            "listen (no-such-host.invalid:4150) failed - listen tcp: lookup ",
+            unknown,
+            &*format!("…listen ({unknown}) failed - listen tcp: lookup …"),
         ),
         (
-            "/no/such/n.sock",
-            "listen unix /no/such/n.sock: bind: no such file or directory",
+            "/n/n.sock",
+            "…listen unix /n/n.sock: bind: no such file or directory…",
         ),
     ] {
         let mut command = nsqd_on(&[], data.path(), address, "127.0.0.1:0");
-        says(&refused(&mut command, data.path()), &[why]);
+        refused(&mut command, data.path(), why);
     }
 }
 
@@ -199,74 +169,51 @@ fn certificates_that_cannot_be_used_are_refused() {
         for (flag, value) in flags {
             command.arg(format!("--{flag}={value}"));
         }
-        let text = refused(&mut command, data.path());
-        let why = format!("failed to instantiate nsqd - {why}");
-        assert!(text.starts_with(&why), "{flags:?}: {text}");
+        let why = format!("failed to instantiate nsqd - {why}…");
+        refused(&mut command, data.path(), &why);
     };
     let pair = |cert: &str, key: &str, why: &str| {
         let why = format!("failed to build TLS config - {why}");
         check(&[("tls-cert", &file(cert)), ("tls-key", &file(key))], &why);
     };
-    pair("server.pem", "", "open : no such file or directory");
-    pair("", "server-key.pem", "open : no such file or directory");
-    pair("/nope", "/nope", "open /nope: no such file or directory");
-    pair(
-        "server.pem",
-        "client-key.pem",
-        "tls: private key does not match public key",
-    );
-    let no_pem = "tls: failed to find any PEM data in";
-    pair(
-        "garbage.pem",
-        "server-key.pem",
-        &format!("{no_pem} certificate input"),
-    );
-    pair("server.pem", "garbage.pem", &format!("{no_pem} key input"));
     let switched = "tls: failed to find certificate PEM data in certificate input, but did find a \
                     private key; PEM inputs may have been switched";
     pair("server-key.pem", "server.pem", switched);
-    let cert = "tls: found a certificate rather than a key in the PEM for the private key";
-    pair("server.pem", "server.pem", cert);
+    for [cert, key, why] in rows(
+        "server.pem  |                | open : no such file or directory
+                     | server-key.pem | open : no such file or directory
+         /nope       | /nope          | open /nope: no such file or directory
+         server.pem  | client-key.pem | tls: private key does not match public key
+         garbage.pem | server-key.pem | tls: failed to find any PEM data in certificate input
+         server.pem  | garbage.pem    | tls: failed to find any PEM data in key input
+         server.pem  | server.pem     | tls: found a certificate rather than a key in the PEM for the private key",
+    ) {
+        pair(cert, key, why);
+    }
 
     let own = [
         ("tls-cert", &*file("server.pem")),
         ("tls-key", &*file("server-key.pem")),
     ];
-    let with = |flag, value| [own[0], own[1], (flag, value)];
     let garbage = file("garbage.pem");
-    let append = "failed to append certificate to pool";
-    let failed = "failed to build TLS config";
-    check(
-        &with("tls-root-ca-file", &garbage),
-        &format!("{failed} - {append}"),
-    );
-    let nope = "open /nope: no such file or directory";
-    check(
-        &with("tls-root-ca-file", "/nope"),
-        &format!("{failed} - {nope}"),
-    );
-    check(
-        &with("tls-client-auth-policy", "require-verify"),
-        &format!("{failed} - tls: no authorities to verify client certificates with: "),
-    );
-    let failed = "failed to build client TLS config";
-    check(
-        &[("tls-root-ca-file", &garbage)],
-        &format!("{failed} - {append}"),
-    );
-    check(
-        &[("tls-root-ca-file", "/nope")],
-        &format!("{failed} - {nope}"),
-    );
+    let append = "TLS config - failed to append certificate to pool";
+    let nope = "TLS config - open /nope: no such file or directory";
+    for (file, why) in [(&*garbage, append), ("/nope", nope)] {
+        let flag = ("tls-root-ca-file", file);
+        check(&[own[0], own[1], flag], &format!("failed to build {why}"));
+        check(&[flag], &format!("failed to build client {why}"));
+    }
+    let policy = ("tls-client-auth-policy", "require-verify");
+    let why =
+        "failed to build TLS config - tls: no authorities to verify client certificates with: ";
+    check(&[own[0], own[1], policy], why);
     for flag in [
         ("tls-required", "true"),
         ("tls-required", "tcp-https"),
         ("tls-client-auth-policy", "anything"),
     ] {
-        check(
-            &[flag],
-            "cannot require TLS client connections without TLS key and cert",
-        );
+        let why = "cannot require TLS client connections without TLS key and cert";
+        check(&[flag], why);
     }
 }
 
@@ -276,28 +223,20 @@ fn certificates_that_cannot_be_used_are_refused() {
 fn a_data_path_that_is_no_directory_is_refused() {
     let data = scratch();
     let missing = data.path().join("missing");
-    let text = refused(&mut nsqd(&[], &missing), &missing);
     let shown = missing.display();
-    assert!(
-        text.starts_with(&format!(
-            "failed to instantiate nsqd - failed to lock data-path: open {shown}: no such file or \
-             directory"
-        )),
-        "{text}"
+    let why = format!(
+        "failed to instantiate nsqd - failed to lock data-path: open {shown}: no such file or \
+         directory…create it…"
     );
-    says(&text, &["create it"]);
+    refused(&mut nsqd(&[], &missing), &missing, &why);
 
     let file = data.path().join("file");
     std::fs::write(&file, b"not a directory").expect("written");
-    let text = refused(&mut nsqd(&[], &file), data.path());
-    says(
-        &text,
-        &[
-            "failed to lock data-path",
-            &file.display().to_string(),
-            "not a directory",
-        ],
+    let why = format!(
+        "…failed to lock data-path…{}…not a directory…",
+        file.display()
     );
+    refused(&mut nsqd(&[], &file), data.path(), &why);
 }
 
 #[test]
@@ -313,15 +252,8 @@ fn a_data_path_without_permission_is_refused() {
         let exit = run(&mut command, TIMEOUT);
         std::fs::set_permissions(&closed, std::fs::Permissions::from_mode(0o700)).expect("ours");
         assert_eq!(exit.code(), 1, "{exit}");
-        let text = fatal_text(&exit);
-        says(
-            &text,
-            &[
-                "data-path",
-                &closed.display().to_string(),
-                "ermission denied",
-            ],
-        );
+        let why = format!("…data-path…{}…ermission denied…", closed.display());
+        assert_like(fatal_text(&exit), &why);
         assert!(contents(&closed).is_empty(), "nothing was written");
     }
 }
@@ -332,15 +264,9 @@ fn a_data_path_on_a_read_only_file_system_is_refused() {
         return;
     };
     tmpfs.make_read_only();
-    let text = refused(&mut nsqd(&[], &tmpfs.path()), &tmpfs.path());
-    says(
-        &text,
-        &[
-            "data-path",
-            &tmpfs.path().display().to_string(),
-            "ead-only file system",
-        ],
-    );
+    let path = tmpfs.path();
+    let why = format!("…data-path…{}…ead-only file system…", path.display());
+    refused(&mut nsqd(&[], &path), &path, &why);
 }
 
 #[test]
@@ -354,25 +280,15 @@ fn metadata_that_cannot_be_read_is_refused_and_left_alone() {
         let data = scratch();
         let path = data.path().join("nsqd.dat");
         std::fs::write(&path, content).expect("written");
-        let text = refused(&mut nsqd(&[], data.path()), data.path());
-        let start = format!(
-            "failed to load metadata - failed to parse metadata in {} - ",
-            path.display()
-        );
-        assert!(text.starts_with(&start), "{text}");
-        says(&text, &[why]);
+        let start = "failed to load metadata - failed to parse metadata in";
+        let why = format!("{start} {} - …{why}…", path.display());
+        refused(&mut nsqd(&[], data.path()), data.path(), &why);
     }
     let data = scratch();
     let path = data.path().join("nsqd.dat");
     std::fs::create_dir(&path).expect("created");
-    let text = refused(&mut nsqd(&[], data.path()), data.path());
-    says(
-        &text,
-        &[
-            "failed to load metadata - failed to read metadata from",
-            "is a directory",
-        ],
-    );
+    let why = "…failed to load metadata - failed to read metadata from…is a directory…";
+    refused(&mut nsqd(&[], data.path()), data.path(), why);
 }
 
 #[test]
@@ -403,23 +319,26 @@ fn a_bad_command_line_ends_with_code_2_and_the_usage() {
     let data = scratch();
     let mut command = Command::new(nsqd_path());
     let exit = run(command.arg("--nope").current_dir(data.path()), TIMEOUT);
-    assert_eq!(exit.code(), 2, "{exit}");
-    let first_line = "flag provided but not defined: -nope";
-    assert_eq!(exit.stderr.lines().next(), Some(first_line), "{exit}");
-    says(
-        &exit.stderr,
-        &["\nUsage of nsqd:\n", "  -tcp-address string\n"],
-    );
+    let first_lines = "flag provided but not defined: -nope\nUsage of nsqd:\n";
+    exit.expect(2, &format!("{first_lines}…  -tcp-address string\n…"));
     assert!(contents(data.path()).is_empty(), "nothing was written");
 }
 
 /// The unit tests of `config` have the texts of other values.
 #[test]
-fn values_out_of_range_end_with_code_1_in_nsqds_words() {
+fn values_that_cannot_be_used_end_with_code_1() {
     let data = scratch();
-    let fatal = refused(nsqd(&[], data.path()).arg("--node-id=1024"), data.path());
-    let why = "failed to instantiate nsqd - --node-id must be [0,1024)";
-    assert_eq!(fatal, why);
+    for [flag, why] in rows(
+        r#"--node-id=1024                                 | failed to instantiate nsqd - --node-id must be [0,1024)
+         --dead-letter=dead/*,max-attempts=3,topic=dead   | …--dead-letter: "dead/*,max-attempts=3,topic=dead" may send dead letters round in a circle: dead has a rule of its own, which must stand behind this one…
+         --create=orders/                                 | …--create: "orders/" is not topic or topic/channel: "" is not a valid name…
+         --create=x#ephemeral                             | …x#ephemeral is ephemeral…
+         --dedup=t=json:id                                | …the pointer "id" must begin with a slash, as /id or /order/id…
+         --dedup=t=body,window=9999999,memory=100000      | …the memory 100000 does not fit the window, 228571520 would…
+         --unclaimed-messages=logs.*=1GB                  | …--unclaimed-messages: "logs.*=1GB" is not <topic pattern>=keep, drop, bytes:<n>, age:<duration>, or bytes:<n>+age:<duration>: "1GB" is no policy…"#,
+    ) {
+        refused(nsqd(&[], data.path()).arg(flag), data.path(), why);
+    }
 }
 
 /// With several faults, the first one in nsqd's order is reported: configuration file, data path,
@@ -449,7 +368,7 @@ fn the_first_of_several_reasons_is_that_of_nsqd() {
     );
     assert!(exit.stderr.ends_with(&why), "{exit}");
     let exit = start(&missing, &[bad_value]);
-    says(&fatal_text(&exit), &["failed to lock data-path"]);
+    assert_like(fatal_text(&exit), "…failed to lock data-path…");
     let exit = start(data.path(), &[bad_value, "--node-id=-1"]);
     let text = "failed to instantiate nsqd - --max-deflate-level must be [1,9]";
     assert_eq!(fatal_text(&exit), text);
@@ -459,8 +378,8 @@ fn the_first_of_several_reasons_is_that_of_nsqd() {
         "the error comes before the version: {exit}"
     );
     let exit = start(data.path(), &[]);
-    says(&fatal_text(&exit), &["invalid port"]);
-    says(&exit.stderr, &["INFO: nsqd v1.3.0 (built w/", "INFO: ID: "]);
+    assert_like(fatal_text(&exit), "…invalid port…");
+    assert_like(&exit.stderr, "…INFO: nsqd v1.3.0 (built w/…INFO: ID: …");
 }
 
 #[test]
@@ -535,7 +454,7 @@ fn each_log_line_is_an_object_if_json_is_asked_for() {
     let objects: Vec<LogObject> = lines.map(LogObject::parse).collect();
     let last = objects.last().expect("a reason");
     assert_eq!(last.level, "fatal");
-    says(&last.message, &["failed to instantiate nsqd - listen ("]);
+    assert_like(&last.message, "…failed to instantiate nsqd - listen (…");
 }
 
 /// A log line in JSON.
@@ -577,14 +496,8 @@ fn help_and_version_are_answers() {
     for flag in ["--help", "-h"] {
         let exit = run_nsqd(&[flag], TIMEOUT);
         assert_eq!((exit.code(), exit.stdout.as_str()), (0, ""), "{exit}");
-        assert!(exit.stderr.starts_with("Usage of nsqd:\n"), "{exit}");
-        for flag in [
-            "-data-path string\n",
-            "-mem-queue-size int\n",
-            "(default 10000)",
-        ] {
-            says(&exit.stderr, &[flag]);
-        }
+        let parts = "-data-path string\n…-mem-queue-size int\n…(default 10000)";
+        assert_like(&exit.stderr, &format!("Usage of nsqd:\n…{parts}…"));
     }
 }
 
@@ -599,30 +512,21 @@ fn io_uring_forbidden_by_seccomp_is_explained() {
         let mut command = nsqd(&[], data.path());
         command.arg("--io=io_uring");
         answer_io_uring_with(&mut command, errno);
-        let text = refused(&mut command, data.path());
-        assert!(text.starts_with("failed to instantiate nsqd - "), "{text}");
-        if is_old_kernel() && errno == libc::ENOSYS {
-            says(&text, &["too old for io_uring", "use Linux"]);
+        let why = if is_old_kernel() && errno == libc::ENOSYS {
+            "too old for io_uring…use Linux"
         } else {
-            says(
-                &text,
-                &[
-                    "not allowed to use io_uring",
-                    "seccomp",
-                    "docker: --security-opt",
-                ],
-            );
-        }
+            "not allowed to use io_uring…seccomp…docker: --security-opt"
+        };
+        let why = format!("failed to instantiate nsqd - …{why}…");
+        refused(&mut command, data.path(), &why);
     }
     // The message contains any other error.
     let data = scratch();
     let mut command = nsqd(&[], data.path());
     command.arg("--io=io_uring");
     answer_io_uring_with(&mut command, libc::ENOMEM);
-    says(
-        &refused(&mut command, data.path()),
-        &["io_uring does not work here", "allocate memory"],
-    );
+    let why = "…io_uring does not work here…allocate memory…";
+    refused(&mut command, data.path(), why);
 }
 
 fn is_old_kernel() -> bool {
@@ -637,20 +541,16 @@ fn io_uring_switched_off_by_sysctl_is_explained() {
         return;
     };
     let data = scratch();
-    let texts = [
-        "kernel.io_uring_disabled = 1",
-        "sysctl -w kernel.io_uring_disabled=0",
-    ];
+    let why = "…kernel.io_uring_disabled = 1…sysctl -w kernel.io_uring_disabled=0…";
     let mut command = nsqd(&switch.via(), data.path());
     answer_io_uring_with(&mut command, libc::EPERM);
-    let text = refused(command.arg("--io=io_uring"), data.path());
-    says(&text, &texts);
+    refused(command.arg("--io=io_uring"), data.path(), why);
     // A broker without `--io=io_uring` serves without io_uring.
     let launch = Launch::new(2, &["--io=auto"])
         .via(switch.via())
         .confined(Confinement::NoIoUring(libc::EPERM))
         .at(data.path());
-    says(&served_without_io_uring(launch), &texts);
+    assert_like(served_without_io_uring(launch), why);
 }
 
 /// Starts a broker that must not use io_uring, and publishes and consumes a message. Returns the
@@ -662,31 +562,24 @@ fn served_without_io_uring(launch: Launch) -> String {
     let mut consumer = broker.consumer("t", "c", 1);
     assert_eq!(consumer.message().body, b"x");
     let line = broker.wait_for_log("nsqd uses epoll instead");
-    says(
-        &line,
-        &[
-            "WARNING: io_uring cannot be used: ",
-            "more processor time for many small requests",
-        ],
-    );
+    let parts = "WARNING: io_uring cannot be used: …more processor time for many small requests";
+    assert_like(&line, &format!("…{parts}…"));
     line
 }
 
 #[test]
 fn without_io_uring_a_broker_serves_with_epoll_and_says_so() {
-    for (confinement, text) in [
-        (
-            Confinement::NoIoUring(libc::EPERM),
-            "not allowed to use io_uring",
-        ),
+    let denied = "…not allowed to use io_uring…";
+    for (confinement, line) in [
+        (Confinement::NoIoUring(libc::EPERM), denied),
         (
             Confinement::NoIoUring(libc::ENOMEM),
-            "io_uring does not work here",
+            "…io_uring does not work here…",
         ),
-        (Confinement::LikeContainer, "not allowed to use io_uring"),
+        (Confinement::LikeContainer, denied),
     ] {
         let launch = Launch::new(2, &["--io=auto"]).confined(confinement);
-        says(&served_without_io_uring(launch), &[text]);
+        assert_like(served_without_io_uring(launch), line);
     }
 }
 
@@ -723,16 +616,9 @@ fn too_little_locked_memory_is_explained() {
         client.send(b"PUB t\n\0\0\0\x01x");
         return client.expect_ok();
     }
-    let text = refused(&mut command, data.path());
-    says(
-        &text,
-        &[
-            "the limit on locked memory is 4 KiB, but 2 shards need 128 KiB",
-            "ulimit -l",
-            "LimitMEMLOCK=",
-            "--shards",
-        ],
-    );
+    let why = "…the limit on locked memory is 4 KiB, but 2 shards need 128 KiB…";
+    let remedy = "ulimit -l…LimitMEMLOCK=…--shards…";
+    refused(&mut command, data.path(), &format!("{why}{remedy}"));
 }
 
 fn charges_locked_memory() -> bool {
@@ -743,16 +629,8 @@ fn charges_locked_memory() -> bool {
 fn too_few_descriptors_are_explained() {
     let data = scratch();
     let via = limited("--nofile=64:64");
-    let text = refused(&mut nsqd(&via, data.path()), data.path());
-    says(
-        &text,
-        &[
-            "the limit on open files is 64",
-            "ulimit -n",
-            "LimitNOFILE=",
-            "--shards",
-        ],
-    );
+    let why = "…the limit on open files is 64…ulimit -n…LimitNOFILE=…--shards…";
+    refused(&mut nsqd(&via, data.path()), data.path(), why);
 }
 
 /// The broker raises a soft limit up to the hard limit, because a soft limit is only a default.
@@ -771,7 +649,7 @@ fn soft_limits_are_raised() {
         return;
     }
     let status = std::fs::read_to_string(format!("/proc/{}/status", broker.pid())).expect("runs");
-    says(&status, &["CapEff:\t0000000000000000"]);
+    assert_like(&status, "…CapEff:\t0000000000000000…");
 }
 
 /// A supervisor restarts a broker at once. The addresses of a killed broker, and of a broker with

@@ -631,10 +631,7 @@ fn clients_cannot_forge_lines_of_the_log() {
     client.send(b"FOO\x1b[31m\r\x07 BAR\n");
     client.expect_error("E_INVALID invalid command FOO\x1b[31m\r\x07");
     let line = broker.wait_for_log("invalid command FOO");
-    assert!(
-        line.ends_with(r"invalid command FOO\x1b[31m\r\x07"),
-        "{line}"
-    );
+    test_support::assert_like(&line, r"…invalid command FOO\x1b[31m\r\x07");
     let mut client = Client::connect_without_magic(broker.tcp_addr());
     client.send(b"\x1b[2J");
     client.expect_error("E_BAD_PROTOCOL");

@@ -1,6 +1,6 @@
 //! `--unclaimed-messages`: what happens to the messages of topics without channels.
 
-use crate::support::{Broker, TIMEOUT, run_nsqd, wait_until};
+use crate::support::{Broker, TIMEOUT, wait_until};
 
 fn depth(broker: &Broker, topic: &str) -> u64 {
     let stats = broker.topic(topic);
@@ -61,20 +61,4 @@ fn topics_without_channels_have_bounds_by_their_names() {
         consumer.finish(&message.id);
     }
     assert_eq!(dropped(&broker, "logs.a"), None);
-}
-
-#[test]
-fn a_wrong_entry_ends_the_start() {
-    let directory = tempfile::tempdir().expect("a temporary directory can be made");
-    let exit = run_nsqd(
-        &[
-            format!("--data-path={}", directory.path().display()),
-            "--unclaimed-messages=logs.*=1GB".to_owned(),
-        ],
-        TIMEOUT,
-    );
-    assert_eq!(exit.status.code(), Some(1));
-    let why = "--unclaimed-messages: \"logs.*=1GB\" is not <topic pattern>=keep, drop, bytes:<n>, age:<duration>, or \
-               bytes:<n>+age:<duration>: \"1GB\" is no policy";
-    assert!(exit.stderr.contains(why), "{}", exit.stderr);
 }

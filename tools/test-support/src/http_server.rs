@@ -22,6 +22,19 @@ pub struct Received {
 }
 
 impl Received {
+    /// Returns the method of the request line.
+    pub fn method(&self) -> &str {
+        self.head.split(' ').next().unwrap_or_default()
+    }
+
+    /// Returns the value of a header, whose name has any case.
+    pub fn header(&self, name: &str) -> Option<&str> {
+        let headers = self.head.lines().skip(1);
+        let mut headers = headers.filter_map(|line| line.split_once(": "));
+        let found = headers.find(|(key, _)| key.eq_ignore_ascii_case(name));
+        found.map(|(_, value)| value)
+    }
+
     /// Returns the target of the request line.
     pub fn target(&self) -> &str {
         self.head.split(' ').nth(1).unwrap_or_default()
@@ -224,12 +237,13 @@ fn read_request(reader: &mut impl BufRead) -> io::Result<Option<Received>> {
             break;
         }
     }
-    let length = head.lines().find_map(|line| {
-        let (name, value) = line.split_once(':')?;
-        let is_length = name.eq_ignore_ascii_case("content-length");
-        is_length.then(|| value.trim().parse::<usize>().ok())?
-    });
-    let mut body = vec![0; length.unwrap_or(0)];
-    reader.read_exact(&mut body)?;
-    Ok(Some(Received { head, body }))
+    let mut request = Received {
+        head,
+        body: Vec::new(),
+    };
+    let length = request.header("content-length");
+    let length = length.and_then(|text| text.trim().parse().ok());
+    request.body = vec![0; length.unwrap_or(0)];
+    reader.read_exact(&mut request.body)?;
+    Ok(Some(request))
 }

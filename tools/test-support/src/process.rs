@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::{TIMEOUT, wait_until};
+use crate::{TIMEOUT, assert_like, wait_until};
 
 /// The most log lines that are kept for the report of a failure.
 pub const LOG_LINES_MAX: usize = 20_000;
@@ -76,14 +76,18 @@ impl Process {
 
     /// Waits for a log line that contains `text` and returns it.
     pub fn wait_for_log(&self, text: &str) -> String {
-        let line = self.log.wait_for(text, TIMEOUT);
+        let line = self.line_with(text);
         line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
+    }
+
+    /// Waits for a log line that contains `text` and returns it. `None`: the process has ended before.
+    pub fn line_with(&self, text: &str) -> Option<String> {
+        self.log.wait_for(text, TIMEOUT)
     }
 
     /// Waits for a log line that contains `text`, and returns the address at its end. `None`: the process has ended before.
     pub fn wait_for_address(&self, text: &str) -> Option<SocketAddr> {
-        let line = self.log.wait_for(text, TIMEOUT);
-        line.and_then(|line| address_in(&line))
+        self.line_with(text).and_then(|line| address_in(&line))
     }
 
     /// Sends a signal by name, such as `TERM`.
@@ -265,6 +269,13 @@ pub struct Exit {
 }
 
 impl Exit {
+    /// Checks the exit code, and that the standard error is like this pattern of [`assert_like`].
+    #[track_caller]
+    pub fn expect(&self, code: i32, stderr: &str) {
+        assert_eq!(self.code(), code, "{self}");
+        assert_like(&self.stderr, stderr);
+    }
+
     /// Returns the exit code. Panics if a signal ended the process.
     pub fn code(&self) -> i32 {
         match self.status.code() {

@@ -1,5 +1,6 @@
 use program::log::Format;
 use program::{Value, page_with_table};
+use test_support::{assert_like, pages, rows};
 
 use super::*;
 
@@ -87,59 +88,33 @@ fn everything_after_a_non_flag_is_ignored() {
     assert_eq!(good(&["--worker-id", "5", "--node-id=5"]).node_id, 617);
 }
 
-/// Returns the lines of a table in pairs: a case, and what becomes of it.
-fn pairs(table: &str) -> impl Iterator<Item = (&str, &str)> {
-    let mut lines = table.trim().lines().map(str::trim);
-    std::iter::from_fn(move || Some((lines.next()?, lines.next()?)))
-}
-
 /// Command lines, and behind each one the first line of the answer, which is Go's. The leftmost error wins.
 const REFUSED_ARGUMENTS: &str = r#"
--foo
-    flag provided but not defined: -foo
---foo=1
-    flag provided but not defined: -foo
---mem-queue-size
-    flag needs an argument: -mem-queue-size
----x
-    bad flag syntax: ---x
---=x
-    bad flag syntax: --=x
--=x
-    bad flag syntax: -=x
---mem-queue-size=abc
-    invalid value "abc" for flag -mem-queue-size: parse error
---mem-queue-size=99999999999999999999
-    invalid value "99999999999999999999" for flag -mem-queue-size: value out of range
---msg-timeout=5
-    invalid value "5" for flag -msg-timeout: parse error
---node-id=
-    invalid value "" for flag -node-id: parse error
---worker-id=5
-    invalid boolean value "5" for -worker-id: parse error
---log-level=foo
-    invalid value "foo" for flag -log-level: invalid log level 'foo' (debug, info, warn, error, fatal)
---log-format=xml
-    invalid value "xml" for flag -log-format: must be text or json
---check=xml
-    invalid boolean value "xml" for -check: parse error
---deflate=maybe
-    invalid boolean value "maybe" for -deflate: parse error
---tls-required=foo
-    invalid boolean value "foo" for -tls-required: strconv.ParseBool: parsing "foo": invalid syntax
---tls-min-version=ssl3.0
-    invalid value "ssl3.0" for flag -tls-min-version: unknown tlsVersionOption "ssl3.0"
---foo --node-id=x
-    flag provided but not defined: -foo
---node-id=x --foo
-    invalid value "x" for flag -node-id: parse error
---node-id=x --help
-    invalid value "x" for flag -node-id: parse error
+-foo                                  | flag provided but not defined: -foo
+--foo=1                               | flag provided but not defined: -foo
+--mem-queue-size                      | flag needs an argument: -mem-queue-size
+---x                                  | bad flag syntax: ---x
+--=x                                  | bad flag syntax: --=x
+-=x                                   | bad flag syntax: -=x
+--mem-queue-size=abc                  | invalid value "abc" for flag -mem-queue-size: parse error
+--mem-queue-size=99999999999999999999 | invalid value "99999999999999999999" for flag -mem-queue-size: value out of range
+--msg-timeout=5                       | invalid value "5" for flag -msg-timeout: parse error
+--node-id=                            | invalid value "" for flag -node-id: parse error
+--worker-id=5                         | invalid boolean value "5" for -worker-id: parse error
+--log-level=foo                       | invalid value "foo" for flag -log-level: invalid log level 'foo' (debug, info, warn, error, fatal)
+--log-format=xml                      | invalid value "xml" for flag -log-format: must be text or json
+--check=xml                           | invalid boolean value "xml" for -check: parse error
+--deflate=maybe                       | invalid boolean value "maybe" for -deflate: parse error
+--tls-required=foo                    | invalid boolean value "foo" for -tls-required: strconv.ParseBool: parsing "foo": invalid syntax
+--tls-min-version=ssl3.0              | invalid value "ssl3.0" for flag -tls-min-version: unknown tlsVersionOption "ssl3.0"
+--foo --node-id=x                     | flag provided but not defined: -foo
+--node-id=x --foo                     | invalid value "x" for flag -node-id: parse error
+--node-id=x --help                    | invalid value "x" for flag -node-id: parse error
 "#;
 
 #[test]
 fn flag_errors_are_gos_and_exit_2() {
-    for (line, expected) in pairs(REFUSED_ARGUMENTS) {
+    for [line, expected] in rows(REFUSED_ARGUMENTS) {
         let args: Vec<&str> = line.split(' ').collect();
         assert_eq!(bad(2, &args), expected);
     }
@@ -150,14 +125,15 @@ fn help_and_version_exit_0() {
     for help in ["-h", "-help", "--help", "--h"] {
         let exit = parse(&[help]).unwrap_err();
         assert_eq!((exit.code, exit.stdout.as_str()), (0, ""));
-        assert!(
-            exit.stderr
-                .starts_with("Usage of nsqd:\n  -auth-http-address value\n    \t")
+        assert_like(
+            &exit.stderr,
+            "Usage of nsqd:\n  -auth-http-address value\n    \t…",
         );
     }
     let help = parse(&["-h"]).unwrap_err().stderr;
-    assert!(
-        help.contains("\n  -log-prefix string\n    \tlog message prefix (default \"[nsqd] \")")
+    assert_like(
+        &help,
+        "…\n  -log-prefix string\n    \tlog message prefix (default \"[nsqd] \")…",
     );
     assert!(help.contains("\n  -msg-timeout duration\n    \tdefault duration to wait"));
     assert!(help.contains(" before requeueing a message (default 1m0s)\n"));
@@ -357,58 +333,37 @@ fn file_value(name: &str, text: &str) -> Value {
 
 /// Lines of a configuration file, and behind each one how nsqd refuses its value.
 const REFUSED_VALUES: &str = r#"
-msg_timeout = 1.5
-    1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64
-msg_timeout = true
-    true (1m0s) for field MsgTimeout - invalid time.Duration value type bool
-msg_timeout = []
-    [] (1m0s) for field MsgTimeout - invalid time.Duration value type []interface {}
-msg_timeout = {a = 1}
-    map[a:1] (1m0s) for field MsgTimeout - invalid time.Duration value type map[string]interface {}
-msg_timeout = "5"
-    5 (1m0s) for field MsgTimeout - time: missing unit in duration "5"
-msg_timeout = "5d"
-    5d (1m0s) for field MsgTimeout - time: unknown unit "d" in duration "5d"
-msg_timeout = "x"
-    x (1m0s) for field MsgTimeout - time: invalid duration "x"
-mem_queue_size = 1.0
-    1 (10000) for field MemQueueSize - invalid int64 value type float64
-mem_queue_size = "0x10"
-    0x10 (10000) for field MemQueueSize - strconv.ParseInt: parsing "0x10": invalid syntax
-mem_queue_size = [1, 2.5]
-    [1 2.5] (10000) for field MemQueueSize - invalid int64 value type []interface {}
-id = "99999999999999999999"
-    99999999999999999999 (617) for field ID - strconv.ParseInt: parsing "99999999999999999999": value out of range
-deflate = "nope"
-    nope (true) for field DeflateEnabled - strconv.ParseBool: parsing "nope": invalid syntax
-deflate = 1.0
-    1 (true) for field DeflateEnabled - invalid bool value type float64
-broadcast_tcp_port = true
-    true (0) for field BroadcastTCPPort - invalid int64 value type bool
-e2e_processing_latency_percentiles = "0.5, x"
-    0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing "x": invalid syntax
+msg_timeout = 1.5                            | 1.5 (1m0s) for field MsgTimeout - invalid time.Duration value type float64
+msg_timeout = true                           | true (1m0s) for field MsgTimeout - invalid time.Duration value type bool
+msg_timeout = []                             | [] (1m0s) for field MsgTimeout - invalid time.Duration value type []interface {}
+msg_timeout = {a = 1}                        | map[a:1] (1m0s) for field MsgTimeout - invalid time.Duration value type map[string]interface {}
+msg_timeout = "5"                            | 5 (1m0s) for field MsgTimeout - time: missing unit in duration "5"
+msg_timeout = "5d"                           | 5d (1m0s) for field MsgTimeout - time: unknown unit "d" in duration "5d"
+msg_timeout = "x"                            | x (1m0s) for field MsgTimeout - time: invalid duration "x"
+mem_queue_size = 1.0                         | 1 (10000) for field MemQueueSize - invalid int64 value type float64
+mem_queue_size = "0x10"                      | 0x10 (10000) for field MemQueueSize - strconv.ParseInt: parsing "0x10": invalid syntax
+mem_queue_size = [1, 2.5]                    | [1 2.5] (10000) for field MemQueueSize - invalid int64 value type []interface {}
+id = "99999999999999999999"                  | 99999999999999999999 (617) for field ID - strconv.ParseInt: parsing "99999999999999999999": value out of range
+deflate = "nope"                             | nope (true) for field DeflateEnabled - strconv.ParseBool: parsing "nope": invalid syntax
+deflate = 1.0                                | 1 (true) for field DeflateEnabled - invalid bool value type float64
+broadcast_tcp_port = true                    | true (0) for field BroadcastTCPPort - invalid int64 value type bool
+e2e_processing_latency_percentiles = "0.5, x" | 0.5, x ([]) for field E2EProcessingLatencyPercentiles - strconv.ParseFloat: parsing "x": invalid syntax
 "#;
 
 /// nsqd takes these values for something else, or crashes.
 const OURS_REFUSED_VALUES: &str = r#"
-tcp_address = 5
-    5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64
-deflate = 1
-    1 (true) for field DeflateEnabled - write true or false: nsqd takes 0 for true
-nsqlookupd_tcp_addresses = true
-    true ([]) for field NSQLookupdTCPAddresses - invalid []string value type bool
-nsqlookupd_tcp_addresses = [1]
-    [1] ([]) for field NSQLookupdTCPAddresses - 1 in an array that takes only strings
-e2e_processing_latency_percentiles = [0.5, 1]
-    [0.5 1] ([]) for field E2EProcessingLatencyPercentiles - 1 in an array that takes only floats (1.0, not 1)
-e2e_processing_latency_percentiles = 0.5
-    0.5 ([]) for field E2EProcessingLatencyPercentiles - invalid []float64 value type float64
+tcp_address = 5                              | 5 (0.0.0.0:4150) for field TCPAddress - invalid string value type int64
+deflate = 1                                  | 1 (true) for field DeflateEnabled - write true or false: nsqd takes 0 for true
+nsqlookupd_tcp_addresses = true              | true ([]) for field NSQLookupdTCPAddresses - invalid []string value type bool
+nsqlookupd_tcp_addresses = [1]               | [1] ([]) for field NSQLookupdTCPAddresses - 1 in an array that takes only strings
+e2e_processing_latency_percentiles = [0.5, 1] | [0.5 1] ([]) for field E2EProcessingLatencyPercentiles - 1 in an array that takes only floats (1.0, not 1)
+e2e_processing_latency_percentiles = 0.5     | 0.5 ([]) for field E2EProcessingLatencyPercentiles - invalid []float64 value type float64
 "#;
 
 #[test]
 fn values_in_a_file_are_refused_in_nsqds_words() {
     for table in [REFUSED_VALUES, OURS_REFUSED_VALUES] {
-        for (line, why) in pairs(table) {
+        for [line, why] in rows(table) {
             let expected = format!("ERROR: Resolve failed to coerce value {why}");
             assert_eq!(file_error(line), expected, "{line}");
         }
@@ -500,32 +455,19 @@ fn a_look_without_a_ring_is_named() {
 /// Values that nsqd takes, and with which somebody looks for the cause for a long time. Behind each one stands the begin of
 /// what ringq says.
 const DOUBTFUL: &str = "
---broadcast-address=
-    --broadcast-address is empty, so consumers
---broadcast-address=$(POD_IP)
-    --broadcast-address=$(POD_IP): a variable was not replaced
---broadcast-address=h:4150
-    --broadcast-address=h:4150: consumers take it for a host
---broadcast-address=http://h
-    --broadcast-address=http://h: consumers take it for a host
---auth-http-address=h
-    --auth-http-address=h: missing port in address: write <host>:<port>; without a port, 80 is asked
---auth-http-address=a:1,b:2
-    --auth-http-address=a:1,b:2: write one <host>:<port> in each flag
---auth-http-address=h:1/auth
-    --auth-http-address=h:1/auth: write one <host>:<port> in each flag
---auth-http-address=http://${H}:1
-    --auth-http-address=http://${H}:1: a variable was not replaced
---statsd-address=h
-    --statsd-address=h: missing port in address
---lookupd-tcp-address=h
-    --lookupd-tcp-address=h: missing port in address: write <host>:<port>; consumers that ask
---lookupd-tcp-address=a:1,b:2
-    --lookupd-tcp-address=a:1,b:2: write one <host>:<port> in each flag
---max-body-size=10
-    --max-body-size is too small
---max-rdy-count=-1
-    --max-rdy-count lets no RDY above 0 pass
+--broadcast-address=              | --broadcast-address is empty, so consumers
+--broadcast-address=$(POD_IP)     | --broadcast-address=$(POD_IP): a variable was not replaced
+--broadcast-address=h:4150        | --broadcast-address=h:4150: consumers take it for a host
+--broadcast-address=http://h      | --broadcast-address=http://h: consumers take it for a host
+--auth-http-address=h             | --auth-http-address=h: missing port in address: write <host>:<port>; without a port, 80 is asked
+--auth-http-address=a:1,b:2       | --auth-http-address=a:1,b:2: write one <host>:<port> in each flag
+--auth-http-address=h:1/auth      | --auth-http-address=h:1/auth: write one <host>:<port> in each flag
+--auth-http-address=http://${H}:1 | --auth-http-address=http://${H}:1: a variable was not replaced
+--statsd-address=h                | --statsd-address=h: missing port in address
+--lookupd-tcp-address=h           | --lookupd-tcp-address=h: missing port in address: write <host>:<port>; consumers that ask
+--lookupd-tcp-address=a:1,b:2     | --lookupd-tcp-address=a:1,b:2: write one <host>:<port> in each flag
+--max-body-size=10                | --max-body-size is too small
+--max-rdy-count=-1                | --max-rdy-count lets no RDY above 0 pass
 ";
 
 #[test]
@@ -549,7 +491,7 @@ fn doubtful_values_are_named() {
     ] {
         assert_eq!(doubts(good), "", "{good}");
     }
-    for (flag, begin) in pairs(DOUBTFUL) {
+    for [flag, begin] in rows(DOUBTFUL) {
         let found = doubts(flag);
         assert!(found.starts_with(begin), "{flag}: {found}");
     }
@@ -653,30 +595,16 @@ fn fields_and_keys_are_named_as_nsqd_names_them() {
 /// docs/reference/flags-nsqd.md has the tables of all flags. To write them anew, run this test with UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/flags-nsqd.md"
-    );
-    let page = std::fs::read_to_string(path).expect("the page exists");
-    let updated = page_with_table(&page, "nsqd's flags", NSQD.flags);
-    let updated = page_with_table(&updated, "our flags", NSQD.own_flags);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, &updated).expect("the page can be written");
-    }
-    assert!(
-        page == updated,
-        "out of date: run with UPDATE_DOCS=1 and look at the difference"
-    );
+    pages::check("reference/flags-nsqd.md", |page| {
+        let page = page_with_table(page, "nsqd's flags", NSQD.flags);
+        page_with_table(&page, "our flags", NSQD.own_flags)
+    });
 }
 
 /// docs/reference/differences.md says which flags nsqd lacks, and which keys of `/config`.
 #[test]
 fn the_page_of_differences_names_every_own_flag_and_its_key() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/differences.md"
-    );
-    let page = std::fs::read_to_string(path).expect("the page exists");
+    let page = pages::read("reference/differences.md");
     let (of_nsqd, _) = page
         .split_once("\n## nsqlookupd\n")
         .expect("a part for nsqd");

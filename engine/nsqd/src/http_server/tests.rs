@@ -2,11 +2,9 @@ use super::*;
 use crate::net::socket::Stream;
 use crate::reactor::{self, BYTES_PER_POLL, Engine};
 use futures_lite::AsyncWriteExt;
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::thread;
 use std::time::Duration;
 
@@ -59,14 +57,7 @@ fn a_long_answer_leaves_the_others_their_turn() {
     // Ends with the connection.
     let reader = thread::spawn(move || io::copy(&mut &peer, &mut io::sink()));
     let turns = reactor::run(Engine::Epoll, async move {
-        let turns = Rc::new(Cell::new(0));
-        let counted = turns.clone();
-        let other = reactor::spawn(async move {
-            loop {
-                counted.set(counted.get() + 1);
-                future::yield_now().await;
-            }
-        });
+        let (turns, other) = reactor::tests::count_turns();
         let timeouts = HttpTimeouts::default();
         let mut stream = HttpStream::new(
             Transport::new(Stream::adopt(OwnedFd::from(ours).into())),

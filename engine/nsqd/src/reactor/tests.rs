@@ -7,6 +7,19 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::thread;
 
+/// Starts a task that counts its turns, as long as the task is kept.
+pub(crate) fn count_turns() -> (Rc<Cell<usize>>, Task<()>) {
+    let turns = Rc::new(Cell::new(0));
+    let counted = turns.clone();
+    let task = spawn(async move {
+        loop {
+            counted.set(counted.get() + 1);
+            future::yield_now().await;
+        }
+    });
+    (turns, task)
+}
+
 thread_local! {
     static ENGINE: Cell<Engine> = const { Cell::new(Engine::Epoll) };
 }

@@ -2,16 +2,14 @@
 //! restarts it.
 
 use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::process::{Command, ExitStatus, Stdio};
 use std::time::Duration;
 
-use test_support::daemon::send_signal;
 use test_support::http::{Response, http};
 pub use test_support::process::{Exit, run};
-use test_support::process::{LOG_LINES_MAX, Log, address_in};
+use test_support::process::{Process, address_in};
 
 use super::sandbox::{
     answer_io_uring_with, confine_like_container, deny_receive_buffers, hear_hangups, permit_only,
@@ -23,9 +21,6 @@ pub const PATIENT: [&str; 2] = [
     "--http-client-connect-timeout=60s",
     "--http-client-request-timeout=60s",
 ];
-
-/// The number of log lines that are printed when a test fails.
-const LOG_LINES_PRINTED: usize = 150;
 
 /// Returns the path of the broker under test.
 pub fn nsqd_path() -> PathBuf {
@@ -166,12 +161,30 @@ impl Launch {
             (None, Some(scratch)) => scratch.path().to_path_buf(),
             (None, None) => unreachable!("one of the two exists by construction"),
         };
-        let running = Running::start(&self, &data_path)?;
+        let (process, [tcp_addr, http_addr]) = self.spawn(&data_path)?;
         Ok(Broker {
             launch: self,
+            process,
+            tcp_addr,
+            http_addr,
             data_path,
             _scratch: scratch,
-            running,
+        })
+    }
+
+    /// Starts the process, and returns it with its addresses. `None` stands for a unix socket.
+    fn spawn(&self, data_path: &Path) -> Result<(Process, [Option<SocketAddr>; 2]), Exit> {
+        let mut command = self.command(data_path);
+        hear_hangups(&mut command);
+        let mut process = Process::start(command.stdin(Stdio::null()).stdout(Stdio::null()));
+        let lines = ["TCP: listening on ", " HTTP: listening on "];
+        if let [Some(tcp), Some(http)] = lines.map(|text| process.line_with(text)) {
+            return Ok((process, [address_in(&tcp), address_in(&http)]));
+        }
+        Err(Exit {
+            status: process.wait(),
+            stdout: String::new(),
+            stderr: process.log(),
         })
     }
 
@@ -209,10 +222,27 @@ impl Launch {
 /// data. If the test is failing, the drop prints the end of the broker's log first.
 pub struct Broker {
     launch: Launch,
+    process: Process,
+    /// The address of the protocol. `None` stands for a unix socket.
+    tcp_addr: Option<SocketAddr>,
+    http_addr: Option<SocketAddr>,
     data_path: PathBuf,
-    // This field comes after `data_path`, so it is dropped after `drop` has killed the process.
+    // This field comes after `process`, so the directory is removed when the process is gone.
     _scratch: Option<tempfile::TempDir>,
-    running: Running,
+}
+
+impl Deref for Broker {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for Broker {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
 }
 
 impl Broker {
@@ -232,21 +262,17 @@ impl Broker {
 
     /// Returns the address of the protocol. Panics if it is a unix socket.
     pub fn tcp_addr(&self) -> SocketAddr {
-        self.running.tcp_addr.expect("the broker listens on TCP")
+        self.tcp_addr.expect("the broker listens on TCP")
     }
 
     /// Returns the address of HTTP. Panics if it is a unix socket.
     pub fn http_addr(&self) -> SocketAddr {
-        self.running.http_addr.expect("the broker listens on TCP")
+        self.http_addr.expect("the broker listens on TCP")
     }
 
     /// Returns the address of HTTPS, if the broker has one.
     pub fn https_addr(&self) -> SocketAddr {
         address_in(&self.wait_for_log("HTTPS: listening on ")).expect("it is over TCP")
-    }
-
-    pub fn pid(&self) -> u32 {
-        self.running.child.id()
     }
 
     pub fn data_path(&self) -> &Path {
@@ -350,11 +376,8 @@ impl Broker {
 
     /// Sends SIGKILL and waits until the process is gone. The data path stays for `restart`.
     pub fn kill9(&mut self) {
-        self.running
-            .child
-            .kill()
-            .expect("a child that was not waited for can be signalled");
-        self.running.wait(TIMEOUT);
+        self.kill();
+        self.wait();
     }
 
     /// Sends SIGTERM without waiting.
@@ -362,28 +385,10 @@ impl Broker {
         self.signal("TERM");
     }
 
-    /// Sends a signal by name, such as `HUP`, `INT` or `STOP`.
-    pub fn signal(&self, name: &str) {
-        send_signal(self.pid(), name);
-    }
-
-    /// Sends SIGTERM and waits for the end. Fails if the broker takes longer than `TIMEOUT`.
+    /// Sends SIGTERM and waits for the end.
     pub fn sigterm_and_wait(&mut self) -> ExitStatus {
         self.sigterm();
-        self.running.wait(TIMEOUT)
-    }
-
-    /// Waits for an end with another cause.
-    pub fn wait(&mut self, timeout: Duration) -> ExitStatus {
-        self.running.wait(timeout)
-    }
-
-    /// Returns the exit status if the process has ended.
-    pub fn try_wait(&mut self) -> Option<ExitStatus> {
-        self.running
-            .child
-            .try_wait()
-            .expect("a child can be waited for")
+        self.wait()
     }
 
     /// Starts again on the same data path with new ports. The process must have ended.
@@ -404,119 +409,14 @@ impl Broker {
     }
 
     fn restart_as(&mut self, launch: Launch) {
-        assert!(
-            self.try_wait().is_some(),
-            "restart: the broker is still running"
-        );
-        match Running::start(&launch, &self.data_path) {
-            Ok(running) => self.running = running,
+        assert!(self.has_ended(), "restart: the broker is still running");
+        match launch.spawn(&self.data_path) {
+            Ok((process, [tcp_addr, http_addr])) => {
+                (self.process, self.tcp_addr, self.http_addr) = (process, tcp_addr, http_addr);
+            }
             Err(exit) => panic!("the broker did not start again: {exit}"),
         }
         self.launch = launch;
-    }
-
-    /// Returns the log of the current run so far.
-    pub fn log(&self) -> String {
-        self.running.log.text(LOG_LINES_MAX)
-    }
-
-    /// Waits for a log line that contains `text` and returns it.
-    pub fn wait_for_log(&self, text: &str) -> String {
-        match self.running.log.wait_for(text, TIMEOUT) {
-            Some(line) => line,
-            None => panic!(
-                "no log line with {text:?} within {TIMEOUT:?}:\n{}",
-                self.log()
-            ),
-        }
-    }
-}
-
-impl Drop for Broker {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!(
-                "--- end of the broker's log (pid {}) ---\n{}---",
-                self.pid(),
-                self.running.log.text(LOG_LINES_PRINTED)
-            );
-        }
-        // Both calls fail only if the process has been waited for already.
-        let _ = self.running.child.kill();
-        let _ = self.running.child.wait();
-    }
-}
-
-/// One process from start to end.
-struct Running {
-    child: Child,
-    /// The address of the protocol. `None` stands for a unix socket.
-    tcp_addr: Option<SocketAddr>,
-    http_addr: Option<SocketAddr>,
-    log: Arc<Log>,
-    drain: Option<JoinHandle<()>>,
-}
-
-impl Running {
-    fn start(launch: &Launch, data_path: &Path) -> Result<Running, Exit> {
-        let mut command = launch.command(data_path);
-        hear_hangups(&mut command);
-        let mut child = command
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap_or_else(|error| panic!("{} cannot be run: {error}", nsqd_path().display()));
-        let stderr = child.stderr.take().expect("stderr is piped");
-        let log = Arc::new(Log::default());
-        let drain = std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || log.drain(stderr)
-        });
-
-        let tcp = log.wait_for("TCP: listening on ", TIMEOUT);
-        let http = log.wait_for(" HTTP: listening on ", TIMEOUT);
-        if let (Some(tcp), Some(http)) = (tcp, http) {
-            let tcp_addr = address_in(&tcp);
-            let http_addr = address_in(&http);
-            return Ok(Running {
-                child,
-                tcp_addr,
-                http_addr,
-                log,
-                drain: Some(drain),
-            });
-        }
-        // A closed stderr means that the process is ending. If the broker does not end, it hangs.
-        let ended = wait_until(TIMEOUT, || matches!(child.try_wait(), Ok(Some(_))));
-        let _ = child.kill(); // It may have ended already.
-        let status = child.wait().expect("a child can be waited for");
-        let stderr = log.text(LOG_LINES_MAX);
-        assert!(ended, "the broker neither listens nor exits:\n{stderr}");
-        Err(Exit {
-            status,
-            stdout: String::new(),
-            stderr,
-        })
-    }
-
-    fn wait(&mut self, timeout: Duration) -> ExitStatus {
-        let mut status = None;
-        wait_until(timeout, || {
-            status = self.child.try_wait().expect("a child can be waited for");
-            status.is_some()
-        });
-        let Some(status) = status else {
-            panic!(
-                "the broker (pid {}) has not ended after {timeout:?}",
-                self.child.id()
-            );
-        };
-        // The log is complete once its pipe is closed.
-        if let Some(drain) = self.drain.take() {
-            drain.join().expect("the log reader does not panic");
-        }
-        status
     }
 }
 

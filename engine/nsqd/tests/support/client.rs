@@ -455,7 +455,7 @@ fn invalid(text: String) -> io::Error {
 }
 
 /// Returns true if the read timed out.
-fn is_timeout(error: &io::Error) -> bool {
+pub fn is_timeout(error: &io::Error) -> bool {
     matches!(
         error.kind(),
         io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut

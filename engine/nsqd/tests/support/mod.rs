@@ -35,7 +35,7 @@ mod transport;
 
 pub use broker::{Broker, Confinement, Exit, Launch, PATIENT, io_args, nsqd_path, run, run_nsqd};
 pub use certificates::Certificates;
-pub use client::{Client, Frame, FrameType, Message, MessageId};
+pub use client::{Client, Frame, FrameType, Message, MessageId, is_timeout};
 pub use dns::Dns;
 pub use install::{go_program, has_python, node_program, python_program};
 pub use namespace::with_own_network;
@@ -45,12 +45,13 @@ pub use sandbox::{
     CONTAINERS_DENY, IO_URING, IoUringSwitch, LoopExt4, answer_io_uring_with, contents,
     has_io_uring, is_root, kernel, limited, without_privileges,
 };
-pub use server::{Lookupd, Manner, Reply, Request, serve_http, serve_https};
+pub use server::{Lookupd, Manner, serve_http, serve_https};
 pub use statsd::Statsd;
 pub use test_support::http::{Response, http, http_with_headers, parse as parse_http, try_http};
+pub use test_support::http_server::{Answer, HttpServer, Received};
 pub use test_support::skip::{kernel_lacks, not_tested};
 pub use test_support::tmpfs::Tmpfs;
-pub use test_support::{TIMEOUT, wait_until};
+pub use test_support::{TIMEOUT, assert_like, rows, wait_until};
 pub use transport::Upgrade;
 
 use std::path::PathBuf;

@@ -10,6 +10,7 @@ use std::process::Command;
 
 use nsqd::preflight::{is_kernel_too_old, prepare_system};
 
+use test_support::ext4::Ext4;
 use test_support::skip::{kernel_lacks, not_tested};
 
 /// Returns true if this process may mount, raise limits and ignore permissions.
@@ -39,45 +40,21 @@ pub fn limited(limit: &str) -> Vec<String> {
     words
 }
 
-/// An ext4 file system of 64 MiB on a loop device that is unmounted at the end of the test.
-pub struct LoopExt4 {
-    directory: tempfile::TempDir,
-}
+/// An ext4 file system of 64 MiB that can fail.
+pub struct LoopExt4(Ext4);
 
 impl LoopExt4 {
     /// Makes and mounts one. Prints a notice and returns None if that is not possible.
     pub fn mount() -> Option<LoopExt4> {
-        let directory = tempfile::Builder::new()
-            .prefix("nsqd-ext4-")
-            .tempdir()
-            .expect("a temporary directory can be made");
-        let disk = LoopExt4 { directory };
-        std::fs::create_dir(disk.path()).expect("the directory is empty");
-        let image = disk.directory.path().join("image");
-        let file = std::fs::File::create(&image).expect("the directory is ours");
-        file.set_len(64 << 20).expect("a sparse file costs no room");
-        let image = image.to_str().expect("it was named above");
-        let path = disk.path();
-        let path = path.to_str().expect("it was named above");
-        let steps = [
-            vec!["mkfs.ext4", "-q", image],
-            // The unmount detaches the loop device.
-            vec!["mount", "-o", "loop,errors=remount-ro", image, path],
-        ];
-        for step in steps {
-            let done = Command::new(step[0]).args(&step[1..]).output();
-            if !done.as_ref().is_ok_and(|output| output.status.success()) {
-                not_tested(&format!(
-                    "no ext4 on a loop device (root is needed): {step:?} {done:?}"
-                ));
-                return None;
-            }
+        let ext4 = Ext4::mount(64 << 20, "has_journal", "loop,errors=remount-ro");
+        if ext4.is_none() {
+            not_tested("no ext4 on a loop device (root is needed)");
         }
-        Some(disk)
+        ext4.map(LoopExt4)
     }
 
     pub fn path(&self) -> PathBuf {
-        self.directory.path().join("mounted")
+        self.0.path()
     }
 
     /// Stops the file system at once and for good, as if its device had gone: no more bytes are
@@ -109,14 +86,6 @@ impl LoopExt4 {
             .join(name)
             .join("trigger_fs_error");
         std::fs::write(trigger, "by a test").expect("ext4 lets root try its errors");
-    }
-}
-
-impl Drop for LoopExt4 {
-    fn drop(&mut self) {
-        // The lazy form works while a dying broker still has open files, and leaves no mount
-        // behind. The command fails if the file system was never mounted.
-        let _ = Command::new("umount").arg("-l").arg(self.path()).output();
     }
 }
 

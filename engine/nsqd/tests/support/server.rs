@@ -1,84 +1,36 @@
 //! Servers of the test for the broker's requests: an HTTP server, and an nsqlookupd that records
 //! its commands and can misbehave.
 
-use std::collections::BTreeMap;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::thread;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use rustls::{ServerConfig, ServerConnection, StreamOwned};
+
+use test_support::http_server::{Answer, Connection, HttpServer, Received};
 
 use super::{TIMEOUT, wait_until};
 
 /// A port of 127.0.0.1 that the system chooses.
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// A request as received.
-#[derive(Clone, Debug)]
-pub struct Request {
-    pub method: String,
-    /// The path and the query.
-    pub target: String,
-    /// The headers, with names in lower case.
-    pub headers: BTreeMap<String, String>,
-    pub body: String,
-}
-
-/// The answer of the server.
-#[derive(Clone, Debug)]
-pub struct Reply {
-    pub status: u16,
-    pub headers: Vec<(&'static str, String)>,
-    pub body: String,
-}
-
-impl Reply {
-    pub fn new(status: u16, body: impl Into<String>) -> Reply {
-        Reply {
-            status,
-            headers: Vec::new(),
-            body: body.into(),
-        }
-    }
-
-    pub fn header(mut self, name: &'static str, value: impl Into<String>) -> Reply {
-        self.headers.push((name, value.into()));
-        self
-    }
-}
-
-/// Serves HTTP on a free port of 127.0.0.1 until the test ends. Each request has its own thread.
-pub fn serve_http(answer: impl Fn(&Request) -> Reply + Send + Sync + 'static) -> SocketAddr {
-    listen(ANY_PORT, move |stream| exchange(stream, &answer))
+/// Serves HTTP on a free port of 127.0.0.1 until the test ends.
+pub fn serve_http(answer: impl Fn(&Received) -> Answer + Send + Sync + 'static) -> SocketAddr {
+    HttpServer::start(move |request, _| answer(request)).address
 }
 
 /// Serves HTTPS in the same way.
 pub fn serve_https(
     config: Arc<ServerConfig>,
-    answer: impl Fn(&Request) -> Reply + Send + Sync + 'static,
+    answer: impl Fn(&Received) -> Answer + Send + Sync + 'static,
 ) -> SocketAddr {
-    listen(ANY_PORT, move |stream| {
+    let wrap = move |stream| -> io::Result<Box<dyn Connection>> {
         let connection = ServerConnection::new(config.clone()).map_err(io::Error::other)?;
-        exchange(StreamOwned::new(connection, stream), &answer)
-    })
-}
-
-fn exchange(stream: impl Read + Write, answer: &impl Fn(&Request) -> Reply) -> io::Result<()> {
-    let mut reader = BufReader::new(stream);
-    let request = read_request(&mut reader)?;
-    let reply = answer(&request);
-    let mut text = format!("HTTP/1.1 {} Status\r\nConnection: close\r\n", reply.status);
-    for (name, value) in &reply.headers {
-        text.push_str(&format!("{name}: {value}\r\n"));
-    }
-    let Reply { body, .. } = reply;
-    text.push_str(&format!("Content-Length: {}\r\n\r\n{body}", body.len()));
-    let mut stream = reader.into_inner();
-    stream.write_all(text.as_bytes())?;
-    stream.flush()
+        Ok(Box::new(StreamOwned::new(connection, stream)))
+    };
+    HttpServer::start_in(wrap, move |request, _| answer(request)).address
 }
 
 /// Serves each connection on a thread that ends with it.
@@ -97,35 +49,6 @@ fn listen(
         }
     });
     address
-}
-
-fn read_request(reader: &mut impl BufRead) -> io::Result<Request> {
-    let mut line = String::new();
-    reader.read_line(&mut line)?;
-    let mut words = line.split_whitespace().map(str::to_owned);
-    let (method, target) = (words.next(), words.next());
-    let mut headers = BTreeMap::new();
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line)?;
-        match line.trim_end().split_once(": ") {
-            Some((name, value)) => {
-                headers.insert(name.to_ascii_lowercase(), value.to_owned());
-            }
-            None => break,
-        }
-    }
-    let length = headers
-        .get("content-length")
-        .and_then(|text| text.parse().ok());
-    let mut body = vec![0; length.unwrap_or(0)];
-    reader.read_exact(&mut body)?;
-    Ok(Request {
-        method: method.unwrap_or_default(),
-        target: target.unwrap_or_default(),
-        headers,
-        body: String::from_utf8_lossy(&body).into_owned(),
-    })
 }
 
 /// The reaction of a [`Lookupd`] to a command.
@@ -161,7 +84,7 @@ impl Lookupd {
     /// Starts an nsqlookupd that knows these channels of every topic.
     pub fn start(channels: &[&str]) -> Lookupd {
         let answer = serde_json::json!({ "channels": channels }).to_string();
-        let http = serve_http(move |_| Reply::new(200, answer.clone()));
+        let http = serve_http(move |_| Answer::new(200, &answer));
         Lookupd::start_with_http(http.port())
     }
 

@@ -11,17 +11,12 @@
 use std::path::Path;
 
 use super::case::Case;
+use crate::pages;
 
 /// The pages on which users read about differences.
 const PAGES: [&str; 2] = [
-    concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/differences.md"
-    ),
-    concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/differences-nsqadmin.md"
-    ),
+    "reference/differences.md",
+    "reference/differences-nsqadmin.md",
 ];
 
 const ANSWER: &str = "  < ";
@@ -53,8 +48,7 @@ impl Known {
             let exists = cases.iter().any(|case| known.is_of(case));
             assert!(exists, "{place}: there is no case {}", known.case);
         }
-        let page = |path| std::fs::read_to_string(path).expect("the page is there");
-        let documented = PAGES.map(page).concat();
+        let documented = PAGES.map(pages::read).concat();
         for Difference { place, doc, .. } in &self.accepted {
             assert!(
                 !doc.is_empty() && documented.contains(doc),

@@ -7,7 +7,7 @@ use super::families::*;
 use program::metrics::{Family, Kind};
 use promql::Served;
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use test_support::pages;
 
 /// Returns all metrics with the names of their labels, for the table of the page.
 fn all() -> Vec<(Family, &'static str)> {
@@ -33,25 +33,14 @@ fn all() -> Vec<(Family, &'static str)> {
     all
 }
 
-fn page(name: &str) -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs")).join(name)
-}
-
 /// docs/reference/metrics.md holds a table of all metrics, and it is this one. To write it anew, run this test with
 /// UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_metric() {
-    let path = page("reference/metrics.md");
-    let text = std::fs::read_to_string(&path).expect("the page exists");
     let table = program::metrics::table(&all());
-    let updated = program::metrics::page_with_table(&text, "nsqd's metrics", &table);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, &updated).expect("the page can be written");
-    }
-    assert!(
-        text == updated,
-        "out of date: run with UPDATE_DOCS=1 and look at the difference"
-    );
+    pages::check("reference/metrics.md", |page| {
+        program::metrics::page_with_table(page, "nsqd's metrics", &table)
+    });
 }
 
 #[test]
@@ -107,7 +96,7 @@ fn served() -> Served {
         let names = samples_of(&family).into_iter();
         metrics.extend(names.map(|name| (name, labels.clone())));
     }
-    let text = std::fs::read_to_string(page("reference/metrics.md")).expect("the page exists");
+    let text = pages::read("reference/metrics.md");
     for program in ["nsqlookupd", "nsqadmin"] {
         let (_, table) = text
             .split_once(&format!("<!-- {program}'s metrics -->"))
@@ -134,11 +123,9 @@ fn labels_in(summary: &str) -> impl Iterator<Item = &str> {
 
 #[test]
 fn the_alerts_use_metrics_that_are_served() {
-    let text =
-        std::fs::read_to_string(page("operate/monitoring/alerts.yml")).expect("the file exists");
+    let text = pages::read("operate/monitoring/alerts.yml");
     let rules: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
-    let explained =
-        std::fs::read_to_string(page("operate/monitoring.md")).expect("the page exists");
+    let explained = pages::read("operate/monitoring.md");
     let served = served();
     let mut count = 0;
     for group in rules["groups"].as_array().expect("groups") {
@@ -162,8 +149,7 @@ fn the_alerts_use_metrics_that_are_served() {
         }
     }
     assert!(count > 15, "{count}");
-    let text = std::fs::read_to_string(page("operate/monitoring/prometheus.yml"))
-        .expect("the file exists");
+    let text = pages::read("operate/monitoring/prometheus.yml");
     let config: serde_json::Value = serde_norway::from_str(&text).expect("YAML");
     let jobs = config["scrape_configs"].as_array().expect("jobs");
     let jobs: Vec<_> = jobs.iter().map(|job| job["job_name"].as_str()).collect();
@@ -172,8 +158,7 @@ fn the_alerts_use_metrics_that_are_served() {
 
 #[test]
 fn the_dashboard_uses_metrics_that_are_served() {
-    let text =
-        std::fs::read_to_string(page("operate/monitoring/grafana.json")).expect("the file exists");
+    let text = pages::read("operate/monitoring/grafana.json");
     let board: serde_json::Value = serde_json::from_str(&text).expect("JSON");
     let served = served();
     let mut count = 0;

@@ -1,4 +1,4 @@
-//! The forms of `/stats`. `tests/differential/http_stats.case` has the answers of a real broker.
+//! The JSON of `/stats`. `tests/differential/http_stats.case` has the answers of a real broker, also as text.
 
 use super::*;
 use crate::config::Config;
@@ -99,8 +99,8 @@ fn captured() -> StatsSnapshot {
     }
 }
 
-/// Returns the answer to a question, as JSON or as text.
-fn shown(mut snapshot: StatsSnapshot, query: &str) -> String {
+/// Returns the answer as JSON.
+fn shown(mut snapshot: StatsSnapshot) -> String {
     let ports = Ports {
         tcp: 4150,
         http: 4151,
@@ -108,28 +108,25 @@ fn shown(mut snapshot: StatsSnapshot, query: &str) -> String {
     };
     let config = Config::from_args([]).expect("there are no flags");
     let start_time = UNIX_EPOCH + Duration::from_secs(1_795_254_098);
-    let wanted = Wanted::from_query(&Query::parse(query).expect("it is well-formed"));
+    let query = Query::parse("format=json").expect("it is well-formed");
+    let wanted = Wanted::from_query(&query);
     snapshot.sort();
     show_one_pub_count(&mut snapshot, &wanted.filter);
-    let view = View {
+    View {
         info: &Info::new(Arc::new(config), ports, start_time),
         health: "OK".to_owned(),
         is_draining: false,
         snapshot,
         wanted,
         is_topic_unknown: false,
-    };
-    if view.wanted.is_json {
-        view.json()
-    } else {
-        view.text(SystemTime::now())
     }
+    .json()
 }
 
 #[test]
 fn stats_as_json_are_those_of_the_specification() {
     let expected = r#"{"version":"1.3.0","health":"OK","start_time":1795254098,"topics":[{"topic_name":"live#ephemeral","channels":[],"depth":0,"backend_depth":0,"message_count":0,"message_bytes":0,"paused":false,"e2e_processing_latency":{"count":0,"percentiles":null},"oldest_unfinished_ms":0,"shard":0},{"topic_name":"orders","channels":[{"channel_name":"audit#ephemeral","depth":8,"backend_depth":0,"in_flight_count":0,"deferred_count":1,"message_count":9,"requeue_count":0,"timeout_count":0,"client_count":0,"clients":[],"paused":true,"e2e_processing_latency":{"count":0,"percentiles":[{"quantile":0.99,"value":0},{"quantile":0.5,"value":0}]},"oldest_unfinished_ms":0},{"channel_name":"billing","depth":0,"backend_depth":0,"in_flight_count":4,"deferred_count":2,"message_count":9,"global_msg_count":8,"requeue_count":1,"timeout_count":0,"client_count":1,"clients":[{"client_id":"cons-1","hostname":"host-a","version":"V2","remote_address":"127.0.0.1:42730","state":3,"ready_count":5,"in_flight_count":4,"message_count":8,"finish_count":3,"requeue_count":1,"connect_ts":1795254098,"sample_rate":0,"deflate":false,"snappy":false,"user_agent":"client/1.0","topology_zone":"","topology_region":"","tls":false,"tls_cipher_suite":"","tls_version":"","tls_negotiated_protocol":"","tls_negotiated_protocol_is_mutual":false}],"paused":false,"e2e_processing_latency":{"count":3,"percentiles":[{"quantile":0.99,"value":102215749},{"quantile":0.5,"value":102215749}]},"oldest_unfinished_ms":0}],"depth":0,"backend_depth":0,"message_count":9,"message_bytes":61,"paused":false,"e2e_processing_latency":{"count":3,"percentiles":[{"quantile":0.99,"value":102215749},{"quantile":0.5,"value":102215749}]},"oldest_unfinished_ms":0,"shard":3}],"memory":{"heap_objects":4046,"heap_idle_bytes":1835008,"heap_in_use_bytes":1769472,"heap_released_bytes":1835008,"gc_pause_usec_100":0,"gc_pause_usec_99":0,"gc_pause_usec_95":0,"next_gc_bytes":4194304,"gc_total_runs":0},"producers":[{"client_id":"prod-1","hostname":"host-p","version":"V2","remote_address":"127.0.0.1:42742","state":0,"ready_count":0,"in_flight_count":0,"message_count":0,"finish_count":0,"requeue_count":0,"connect_ts":1795254098,"sample_rate":0,"deflate":false,"snappy":false,"user_agent":"client/1.0","topology_zone":"","topology_region":"","pub_counts":[{"topic":"orders","count":8}],"tls":false,"tls_cipher_suite":"","tls_version":"","tls_negotiated_protocol":"","tls_negotiated_protocol_is_mutual":false}]}"#;
-    assert_eq!(shown(captured(), "format=json"), expected);
+    assert_eq!(shown(captured()), expected);
 }
 
 #[test]
@@ -151,7 +148,7 @@ fn stats_have_the_keys_of_dead_letters_and_of_dedup_only_with_a_rule() {
         count: 7,
         waiting_count: 2,
     });
-    let json = shown(snapshot, "format=json");
+    let json = shown(snapshot);
     for added in [
         r#","oldest_unfinished_ms":61000,"oldest_failed_attempts":15,"dead_letter_topic":"orders.dead","dead_letter_count":7,"dead_letter_waiting_count":2}"#,
         r#","dedup_duplicate_count":7,"dedup_unchecked_count":2,"dedup_publisher_count":3,"dedup_publisher_count_max":3120,"dedup_publisher_evicted_count":1}"#,
@@ -160,62 +157,4 @@ fn stats_have_the_keys_of_dead_letters_and_of_dedup_only_with_a_rule() {
     }
     assert_eq!(json.matches("dead_letter_topic").count(), 1);
     assert_eq!(json.matches("dedup_").count(), 5);
-}
-
-#[test]
-fn stats_as_text_are_those_of_the_specification() {
-    let body = shown(captured(), "format=JSON");
-    let mut lines = body.split('\n');
-    assert!(
-        lines
-            .next()
-            .unwrap()
-            .starts_with("nsqd v1.3.0 (built w/rust")
-    );
-    assert!(lines.next().unwrap().starts_with("start_time 2026-11-21T"));
-    assert!(lines.next().unwrap().starts_with("uptime "));
-    let rest: Vec<&str> = lines.collect();
-    // Time has passed since the capture.
-    let rest: Vec<&str> = rest
-        .iter()
-        .map(|line| line.split_once(" connected: ").map_or(*line, |(a, _)| a))
-        .collect();
-    let expected = "
-Health: OK
-
-Memory:
-   heap_objects             \t4046
-   heap_idle_bytes          \t1835008
-   heap_in_use_bytes        \t1769472
-   heap_released_bytes      \t1835008
-   gc_pause_usec_100        \t0
-   gc_pause_usec_99         \t0
-   gc_pause_usec_95         \t0
-   next_gc_bytes            \t4194304
-   gc_total_runs            \t0
-
-Topics:
-   [live#ephemeral ] depth: 0     be-depth: 0     msgs: 0        e2e%:\x20
-
-   [orders         ] depth: 0     be-depth: 0     msgs: 9        e2e%: 102.2ms, 102.2ms
-   *P [audit#ephemeral          ] depth: 8     be-depth: 0     inflt: 0    def: 1    re-q: 0     timeout: 0     msgs: 9        e2e%: 0.0ns, 0.0ns
-      [billing                  ] depth: 0     be-depth: 0     inflt: 4    def: 2    re-q: 1     timeout: 0     msgs: 9        e2e%: 102.2ms, 102.2ms
-        [V2 host-a:42730 client/1.0] state: 3 inflt: 4    rdy: 5    fin: 3        re-q: 1        msgs: 8       \x20
-
-Producers:
-   [V2 host-p:42742 client/1.0] msgs: 8        topics: orders=8
-";
-    // Cut as above: the padding before `connected` ends in its own space.
-    let expected: Vec<&str> = expected.split('\n').map(|line| line.trim_end()).collect();
-    let rest: Vec<&str> = rest.iter().map(|line| line.trim_end()).collect();
-    assert_eq!(rest, expected);
-    assert!(
-        body.contains("e2e%: \n"),
-        "a line without percentiles ends in a space"
-    );
-    let body = shown(StatsSnapshot::default(), "include_mem=false");
-    assert!(
-        body.ends_with("\nHealth: OK\n\nTopics: None\n\nProducers: None\n"),
-        "{body}"
-    );
 }

@@ -2,11 +2,9 @@ use super::*;
 use crate::net::socket::Taken;
 use crate::reactor::{self, BYTES_PER_POLL, Engine};
 use futures_lite::future;
-use std::cell::Cell;
 use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use upgrade::Upgrades;
@@ -123,14 +121,7 @@ fn full_socket(mut fill: impl FnMut() -> Vec<u8>) -> (UnixStream, UnixStream, us
 /// Reads `wire_bytes` of a socket that are there already, without a pause. Returns the most plain bytes that are read
 /// before another task has its turn.
 async fn read_without_pause(transport: &Transport, plain_bytes: usize) -> usize {
-    let turns = Rc::new(Cell::new(0));
-    let counted = turns.clone();
-    let other = reactor::spawn(async move {
-        loop {
-            counted.set(counted.get() + 1);
-            future::yield_now().await;
-        }
-    });
+    let (turns, other) = reactor::tests::count_turns();
     let mut room = vec![0; 8 << 20];
     let (mut read, mut since_turn, mut worst, mut turn) = (0, 0, 0, turns.get());
     while read < plain_bytes {
