@@ -58,8 +58,8 @@ const TESTS: &[(&str, fn())] = &[
 
 #[test]
 fn each_planted_bug_of_the_disk_is_found() {
-    let planted = bugs::OF_THE_DISK.iter().map(|(bug, _)| bug);
-    assert!(TESTS.iter().map(|(bug, _)| bug).eq(planted));
+    let planted = bugs::of_the_disk().into_iter().map(|(bug, _)| bug);
+    assert!(TESTS.iter().map(|(bug, _)| *bug).eq(planted));
     let mut survivors = Vec::new();
     for (bug, test) in TESTS {
         plant(Some(*bug));

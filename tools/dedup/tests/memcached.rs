@@ -202,10 +202,7 @@ async fn a_store_that_cannot_be_reached_is_an_error() {
     let store = store(&server, |_| ());
     let done = store.begin(KEY, MSG_TIMEOUT).await;
     let error = done.expect_err("nobody listens").to_string();
-    assert!(
-        error.starts_with("memcached cannot be used: connect: "),
-        "{error}"
-    );
+    test_support::assert_like(&error, "memcached cannot be used: connect: …");
 }
 
 /// A question whose future is dropped at any point leaves no answer behind that another question could take for its

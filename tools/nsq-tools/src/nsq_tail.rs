@@ -814,10 +814,7 @@ mod tests {
             assert!(named(topic, 1).starts_with(start), "{}", named(topic, 1));
         }
         let hostile = name("t", at(1), MessageId(*b"/../../etc/\0pass"));
-        assert!(
-            hostile.ends_with("-%2F%2E%2E%2F%2E%2E%2Fetc%2F%00pass"),
-            "{hostile}"
-        );
+        test_support::assert_like(&hostile, "…-%2F%2E%2E%2F%2E%2E%2Fetc%2F%00pass");
         // A clock before 1970.
         let early = name("t", UNIX_EPOCH - Duration::from_secs(1), ID);
         assert_eq!(early, "t-0000000000000000000-0d1c2b3a49586776");

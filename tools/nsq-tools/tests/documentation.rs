@@ -5,16 +5,15 @@
 //! All scripts share one directory, an nsqd, a second nsqd, an nsqlookupd and an HTTP server. The
 //! addresses of the page stand for the real ones.
 
-use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 use std::process::Command;
-use std::thread;
 
 use test_support::TIMEOUT;
 use test_support::daemon::Daemon;
 use test_support::dead_port::DeadPort;
+use test_support::http_server::{Answer, HttpServer};
 use test_support::process::run;
+use test_support::skip::not_tested;
 
 /// An example of the page.
 #[derive(Debug)]
@@ -78,45 +77,25 @@ fn commands(page: &str) -> Vec<(usize, String)> {
     commands
 }
 
-/// Answers each HTTP request with 200, on a free port.
-fn serve_http() -> SocketAddr {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("the system has a port");
-    let address = listener.local_addr().expect("it is bound");
-    thread::spawn(move || {
-        for mut stream in listener.incoming().flatten() {
-            thread::spawn(move || {
-                let mut request = [0; 16 * 1024];
-                while stream.read(&mut request).is_ok_and(|length| length > 0) {
-                    // The examples have small requests, each of which comes at once.
-                    let answer = b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n";
-                    if stream.write_all(answer).is_err() {
-                        break;
-                    }
-                }
-            });
-        }
-    });
-    address
-}
-
 /// Returns true if the example can run here. The standard error has a line about one that cannot.
 fn can_run(script: &str, line: usize) -> bool {
     let is_missing = |program: &str| Command::new(program).arg("--version").output().is_err();
     if !script.contains("curl ") || !is_missing("curl") {
         return true;
     }
-    eprintln!("*** NOT TESTED: docs/reference/tools.md, line {line}, because curl is missing ***");
-    assert!(std::env::var_os("CI").is_none(), "CI can install curl");
+    not_tested(&format!(
+        "docs/reference/tools.md, line {line}, because curl is missing"
+    ));
     false
 }
 
 #[test]
 fn the_examples_of_the_page_work() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/tools.md");
-    let page = std::fs::read_to_string(path).expect("the page exists");
+    let page = test_support::pages::read("reference/tools.md");
     let lookupd = Daemon::nsqlookupd(&[]);
     let nsqd = Daemon::nsqd_at(&[&lookupd], &[]);
     let second = Daemon::nsqd_at(&[&lookupd], &[]);
+    let http = HttpServer::start(|_, _| Answer::new(200, ""));
     // Tools listen there in the last examples.
     let ports = [DeadPort::bind(), DeadPort::bind()];
     let addresses = [
@@ -126,7 +105,7 @@ fn the_examples_of_the_page_work() {
         ("127.0.0.1:4251", second.http),
         ("127.0.0.1:4160", lookupd.tcp),
         ("127.0.0.1:4161", lookupd.http),
-        ("127.0.0.1:8080", serve_http()),
+        ("127.0.0.1:8080", http.address),
         ("127.0.0.1:8082", ports[0].address),
         ("127.0.0.1:8083", ports[1].address),
     ];

@@ -37,24 +37,12 @@ fn check(program: &str, channel: &str, args: &str) {
 
 #[test]
 fn no_tool_takes_a_message_before_all_are_connected() {
-    for (program, channel, args) in [
-        ("nsq_tail", "c", "--topic=t --topic=u --channel=c"),
-        (
-            "nsq_to_http",
-            "nsq_to_http",
-            "--topic=t --topic=u --post=http://127.0.0.1:1/",
-        ),
-        (
-            "nsq_to_nsq",
-            "nsq_to_nsq",
-            "--topic=t --topic=u --destination-nsqd-tcp-address=127.0.0.1:1",
-        ),
-        (
-            "nsq_forget",
-            "c",
-            "--topic=t --channel=c --field=country --rate=1e-12 --http-address=127.0.0.1:0",
-        ),
-    ] {
+    for [program, channel, args] in test_support::rows(
+        "nsq_tail    | c           | --topic=t --topic=u --channel=c
+         nsq_to_http | nsq_to_http | --topic=t --topic=u --post=http://127.0.0.1:1/
+         nsq_to_nsq  | nsq_to_nsq  | --topic=t --topic=u --destination-nsqd-tcp-address=127.0.0.1:1
+         nsq_forget  | c           | --topic=t --channel=c --field=country --rate=1e-12 --http-address=127.0.0.1:0",
+    ) {
         check(program, channel, args);
     }
 }

@@ -409,8 +409,7 @@ fn a_start_that_fails_says_why() {
     let directory = tempfile::tempdir().unwrap();
     let check = |nsqd: &Daemon, args: &str, text: &str| {
         let exit = run(&mut command(nsqd, args), TIMEOUT);
-        assert_eq!(exit.code(), 1, "{exit}");
-        assert!(exit.stderr.contains(text), "{exit}");
+        exit.expect(1, &format!("…{text}…"));
     };
     let odd = directory.path().join("odd");
     std::fs::write(&odd, "odd").unwrap();

@@ -8,7 +8,7 @@ use std::path::Path;
 use crate::tool::{self, Tool, expect_exit, files};
 use tempfile::TempDir;
 use test_support::daemon::Daemon;
-use test_support::{TIMEOUT, wait_until};
+use test_support::{TIMEOUT, rows, wait_until};
 
 /// A directory of the tool, and the flags that every run has.
 struct Run<'a> {
@@ -245,27 +245,14 @@ fn a_wrong_command_line_ends_the_tool() {
     let check = |args: &str, code, text: &str| expect_exit("nsq_to_file", args, code, text);
     check("-h", 0, "Usage of nsq_to_file:\n  -channel string\n");
     // These end the tool after its log has started.
-    let nsqd = "-nsqd-tcp-address=127.0.0.1:4150";
-    check(
-        &format!("-topic=bad·name {nsqd}"),
-        1,
-        " FATAL: couldn't create logger for new topic bad name: invalid topic name",
-    );
-    check(
-        &format!("-topic=t -channel=bad·name {nsqd}"),
-        1,
-        " FATAL: couldn't create logger for new topic t: invalid channel name",
-    );
-    check(
-        "-topic=t -lookupd-http-address=127.0.0.1",
-        1,
-        " FATAL: --lookupd-http-address: nsqlookupd 127.0.0.1: missing port: write host:port, as in ",
-    );
-    check(
-        "-topic=t -nsqd-tcp-address=127.0.0.1",
-        1,
-        " FATAL: --nsqd-tcp-address: address \"127.0.0.1\": missing port: write host:port, as in ",
-    );
+    for [args, why] in rows(
+        "-topic=bad·name -nsqd-tcp-address=127.0.0.1:4150            | couldn't create logger for new topic bad name: invalid topic name
+         -topic=t -channel=bad·name -nsqd-tcp-address=127.0.0.1:4150 | couldn't create logger for new topic t: invalid channel name
+         -topic=t -lookupd-http-address=127.0.0.1                    | --lookupd-http-address: nsqlookupd 127.0.0.1: missing port: write host:port, as in
+         -topic=t -nsqd-tcp-address=127.0.0.1                        | --nsqd-tcp-address: address \"127.0.0.1\": missing port: write host:port, as in",
+    ) {
+        check(args, 1, &format!(" FATAL: {why}"));
+    }
     let version = concat!(
         "nsq_to_file v1.3.0\nringq ",
         env!("CARGO_PKG_VERSION"),

@@ -85,10 +85,7 @@ fn a_redirect_that_drops_the_body_is_a_failure() {
         .replace("SERVER", &server.address.to_string())
         .replace('\n', "\r\n");
     assert_eq!(requests[1].head, expected);
-    assert!(
-        requests[2].head.starts_with("GET /d HTTP/1.1\r\n"),
-        "{requests:?}"
-    );
+    test_support::assert_like(&requests[2].head, "GET /d HTTP/1.1\r\n…");
     // The requests of a message go over one connection.
     assert_eq!(server.connections(), 1);
 }

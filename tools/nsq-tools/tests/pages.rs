@@ -12,11 +12,6 @@ use nsq_tools::nsqtop::NSQTOP;
 use nsq_tools::to_nsq::TO_NSQ;
 use program::{Program, page_with_table};
 
-const PAGE: &str = concat!(
-    env!("CARGO_MANIFEST_DIR"),
-    "/../../docs/reference/flags-tools.md"
-);
-
 /// The most characters of a flag's help.
 const HELP_MAX: usize = 100;
 
@@ -33,31 +28,21 @@ pub(crate) const WITH_ORIGINAL: [&Program; 6] = [
 /// All other tools.
 pub(crate) const WITHOUT_ORIGINAL: [&Program; 3] = [&NSQTOP, &NSQ_PUBSUB, &NSQ_FORGET];
 
-fn page() -> String {
-    std::fs::read_to_string(PAGE).expect("the page exists")
-}
-
 /// The page has a table of all flags of each program. To write the tables anew, run this test with
 /// UPDATE_DOCS=1.
 #[test]
 fn the_page_has_every_flag() {
-    let page = page();
-    let mut updated = page.clone();
-    for program in WITH_ORIGINAL.into_iter().chain(WITHOUT_ORIGINAL) {
-        let name = program.name;
-        let (original, own) = (format!("{name}'s flags"), format!("our flags of {name}"));
-        updated = page_with_table(&updated, &original, program.flags);
-        if !program.own_flags.is_empty() {
-            updated = page_with_table(&updated, &own, program.own_flags);
+    test_support::pages::check("reference/flags-tools.md", |page| {
+        let mut page = page.to_owned();
+        for program in WITH_ORIGINAL.into_iter().chain(WITHOUT_ORIGINAL) {
+            let name = program.name;
+            page = page_with_table(&page, &format!("{name}'s flags"), program.flags);
+            if !program.own_flags.is_empty() {
+                page = page_with_table(&page, &format!("our flags of {name}"), program.own_flags);
+            }
         }
-    }
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(PAGE, &updated).expect("the page can be written");
-    }
-    assert!(
-        page == updated,
-        "out of date: run with UPDATE_DOCS=1 and look at the difference"
-    );
+        page
+    });
 }
 
 #[test]

@@ -18,24 +18,12 @@ fn an_act_has_its_line_at_every_log_level() {
         assert_eq!(ask("POST", "/api/topics", "carol", topic), 200);
         assert_eq!(ask("DELETE", "/api/topics/nope", "carol", ""), 404);
         assert_eq!(ask("DELETE", "/api/topics/t", "eve", ""), 403);
-        for (begin, end) in [
-            (
-                r#"INFO: AUDIT: put_config log_level by user "carol" (127."#,
-                "): done",
-            ),
-            (
-                r#"INFO: AUDIT: create_topic t by user "carol" (127."#,
-                "): done",
-            ),
-            (
-                r#"WARNING: AUDIT: delete_topic nope by user "carol" (127."#,
-                "): failed - TOPIC_NOT_FOUND",
-            ),
-            (
-                r#"WARNING: AUDIT: delete t by user "eve" (127."#,
-                "): refused - FORBIDDEN",
-            ),
-        ] {
+        for [begin, end] in test_support::rows(
+            r#"INFO: AUDIT: put_config log_level by user "carol" (127. | ): done
+             INFO: AUDIT: create_topic t by user "carol" (127.       | ): done
+             WARNING: AUDIT: delete_topic nope by user "carol" (127. | ): failed - TOPIC_NOT_FOUND
+             WARNING: AUDIT: delete t by user "eve" (127.            | ): refused - FORBIDDEN"#,
+        ) {
             let line = admin.wait_for_log(begin);
             assert!(line.contains(end), "{level}: {line}");
         }

@@ -8,7 +8,7 @@ use test_support::held_sockets::{HeldSockets, Place, Question, check_restarts};
 use test_support::http::http_with_headers;
 use test_support::http_server::{Answer, HttpServer, Received};
 use test_support::process::run;
-use test_support::{TIMEOUT, wait_until};
+use test_support::{TIMEOUT, assert_like, wait_until};
 
 fn has_nodes(count: usize) -> impl Fn(&Value) -> bool {
     move |figures| {
@@ -28,16 +28,10 @@ fn a_check_asks_the_nsqds_and_nsqlookupds() {
     let good = format!("--nsqd-http-address={}", nsqd.http);
     let (code, text) = check(&[&good]);
     assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("ok    nsqds         1 of 1 answer\n"),
-        "{text}"
-    );
+    assert_like(&text, "…ok    nsqds         1 of 1 answer\n…");
     let (code, text) = check(&["--", &good, "--nsqd-http-address=127.0.23.7:1"]);
     assert_eq!(code, 0, "{text}");
-    assert!(
-        text.contains("warn  nsqds         1 of 2 answer\n"),
-        "{text}"
-    );
+    assert_like(&text, "…warn  nsqds         1 of 2 answer\n…");
     let other = format!("--lookupd-http-address={}", nsqd.http);
     let (code, text) = check(&[&other]);
     assert_eq!(code, 0, "{text}");
@@ -60,9 +54,9 @@ fn a_check_asks_the_nsqds_and_nsqlookupds() {
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     let (code, text) = check(&[]);
     assert_eq!(code, 1, "{text}");
-    assert!(
-        text.contains("--nsqd-http-address or --lookupd-http-address required"),
-        "{text}"
+    assert_like(
+        &text,
+        "…--nsqd-http-address or --lookupd-http-address required…",
     );
 }
 
@@ -114,15 +108,12 @@ fn one_address_that_does_not_resolve_does_not_end_the_start() {
     let admin = Admin::start(&[absent, &there]);
     let warning = " WARNING: failed to resolve --nsqd-http-address (nsqd-1.invalid:4151) - lookup nsqd-1.invalid: ";
     let line = admin.wait_for_log(warning);
-    assert!(
-        line.ends_with("; nsqadmin starts with the others, and asks for this name again"),
-        "{line}"
+    assert_like(
+        &line,
+        "…; nsqadmin starts with the others, and asks for this name again",
     );
     let answer = admin.json("/api/topics/t");
-    assert!(
-        answer["message"].to_string().contains("nsqd-1.invalid"),
-        "{answer}"
-    );
+    assert_like(answer["message"].to_string(), "…nsqd-1.invalid…");
     assert_eq!(
         answer["nodes"].as_array().map(Vec::len),
         Some(1),
@@ -134,11 +125,7 @@ fn one_address_that_does_not_resolve_does_not_end_the_start() {
     assert!(ended.stderr.contains(why), "{}", ended.stderr);
     // A wrong form is a mistake, whatever the others are.
     let ended = run_nsqadmin(&[&there, "--nsqd-http-address=nsqd-1"]);
-    assert!(
-        ended.stderr.contains("missing port in address"),
-        "{}",
-        ended.stderr
-    );
+    assert_like(&ended.stderr, "…missing port in address…");
 }
 
 /// A supervisor holds the socket, as systemd does with socket activation.
@@ -158,11 +145,8 @@ fn restarts_refuse_nobody() {
     let mut sockets = HeldSockets::default();
     sockets.listen_unix("http", &unix);
     let exit = run(&mut admin(&sockets), TIMEOUT);
-    let why = format!(
-        "listen ({}) failed - nsqadmin has no unix sockets",
-        unix.display()
-    );
-    assert!(exit.code() == 1 && exit.stderr.contains(&why), "{exit}");
+    let why = "failed - nsqadmin has no unix sockets";
+    exit.expect(1, &format!("…listen ({}) {why}…", unix.display()));
 }
 
 #[test]
@@ -171,43 +155,26 @@ fn a_start_that_fails_says_why() {
     let address = taken.local_addr().unwrap();
     let http = format!("--http-address={address}");
     let exit = run_nsqadmin(&[&http, "--lookupd-http-address=127.0.0.1:4161"]);
-    assert_eq!(exit.code(), 1);
     let text = format!(
-        "FATAL: failed to instantiate nsqadmin - listen ({address}) failed - listen tcp {address}: bind: address already in use"
+        "…FATAL: failed to instantiate nsqadmin - listen ({address}) failed - listen tcp {address}: bind: address already in use…"
     );
-    assert!(exit.stderr.contains(&text), "{exit}");
-    let exit = run_nsqadmin(&[]);
-    assert_eq!(exit.code(), 1);
-    let text =
-        "failed to instantiate nsqadmin - --nsqd-http-address or --lookupd-http-address required";
-    assert!(exit.stderr.contains(text), "{exit}");
+    exit.expect(1, &text);
+    let text = "--nsqd-http-address or --lookupd-http-address required";
+    run_nsqadmin(&[]).expect(1, &format!("…failed to instantiate nsqadmin - {text}…"));
     for args in [["--nope"], ["--log-level=zzz"]] {
         assert_eq!(run_nsqadmin(&args).code(), 2, "{args:?}");
     }
     let exit = run_nsqadmin(&["--version"]);
     assert_eq!(exit.code(), 0);
-    assert!(
-        exit.stdout.starts_with("nsqadmin v1.3.0 (built w/"),
-        "{exit}"
-    );
+    assert_like(&exit.stdout, "nsqadmin v1.3.0 (built w/…");
     let lookupd = "--lookupd-http-address=127.0.0.1:4161";
-    for (flag, why) in [
-        (
-            "--audit-log-file=/nonexistent/x",
-            "failed to open --audit-log-file (/nonexistent/x) - no such file",
-        ),
-        (
-            "--acl-http-header=a b",
-            "failed to parse --acl-http-header (a b)",
-        ),
-        (
-            "--https-address=127.0.0.1:0",
-            "--https-address needs --tls-cert and --tls-key",
-        ),
-    ] {
+    for [flag, why] in test_support::rows(
+        "--audit-log-file=/nonexistent/x | failed to open --audit-log-file (/nonexistent/x) - no such file
+         --acl-http-header=a b           | failed to parse --acl-http-header (a b)
+         --https-address=127.0.0.1:0     | --https-address needs --tls-cert and --tls-key",
+    ) {
         let exit = run_nsqadmin(&["--http-address=127.0.0.1:0", lookupd, flag]);
-        assert_eq!(exit.code(), 1, "{exit}");
-        assert!(exit.stderr.contains(why), "{exit}");
+        exit.expect(1, &format!("…{why}…"));
     }
 }
 

@@ -165,24 +165,11 @@ fn who_may_not_read_bodies_sees_everything_else() {
 fn without_admins_nobody_reads_bodies_unless_the_operator_says_so() {
     let nsqd = nsqd(&[], &["secret"]);
     let carol = ["X-Forwarded-User: carol"];
-    for (flag, expected, line) in [
-        (
-            "--log-level=info",
-            "masked",
-            "INFO: without --admin-user, nobody may read the bodies of messages; --peek-bodies=everybody shows them to \
-             everybody who reaches this address",
-        ),
-        (
-            "--peek-bodies=admins",
-            "masked",
-            "INFO: without --admin-user, nobody may read the bodies",
-        ),
-        (
-            "--peek-bodies=everybody",
-            "secret",
-            "WARNING: with --peek-bodies=everybody, everybody who reaches this address may read the bodies of messages",
-        ),
-    ] {
+    for [flag, expected, line] in test_support::rows(
+        "--log-level=info        | masked | INFO: without --admin-user, nobody may read the bodies of messages; --peek-bodies=everybody shows them to everybody who reaches this address
+         --peek-bodies=admins    | masked | INFO: without --admin-user, nobody may read the bodies
+         --peek-bodies=everybody | secret | WARNING: with --peek-bodies=everybody, everybody who reaches this address may read the bodies of messages",
+    ) {
         let admin = Admin::start_direct([nsqd.http], &[flag]);
         admin.wait_for_log(line);
         for headers in [&carol[..], &[]] {

@@ -29,8 +29,7 @@ use url::Url;
 const NAME: &str = "nsq.example.com";
 
 fn page() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/operate/nsqadmin.md");
-    let page = fs::read_to_string(path).expect("the page exists");
+    let page = test_support::pages::read("operate/nsqadmin.md");
     let (_, section) = page.split_once("## Behind a proxy\n").expect("a section");
     let end = section.find("\n## ").unwrap_or(section.len());
     section[..end].to_owned()

@@ -14,7 +14,7 @@ use test_support::differential::Client as _;
 use test_support::held_sockets::{HeldSockets, Place, Question, check_restarts};
 use test_support::http::http_with_headers;
 use test_support::process::{address_in, run};
-use test_support::{TIMEOUT, wait_until};
+use test_support::{TIMEOUT, assert_like, wait_until};
 use upgrade::pki_types::ServerName;
 use upgrade::{ClientTls, authorities, client_config};
 
@@ -22,32 +22,23 @@ use upgrade::{ClientTls, authorities, client_config};
 fn a_start_that_fails_says_why() {
     let taken = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = taken.local_addr().unwrap();
-    let exit = run_nsqlookupd(&[
-        &format!("--tcp-address={address}"),
+    let taken = [
+        &*format!("--tcp-address={address}"),
         "--http-address=127.0.0.1:0",
-    ]);
-    assert_eq!(exit.code(), 1);
+    ];
     let text = format!(
-        "FATAL: failed to instantiate nsqlookupd - listen ({address}) failed - listen tcp \
-         {address}: bind: address already in use - another process listens there, perhaps another \
-         nsqlookupd"
+        "…FATAL: failed to instantiate nsqlookupd - listen ({address}) failed - listen tcp {address}: bind: \
+         address already in use - another process listens there, perhaps another nsqlookupd…"
     );
-    assert!(exit.stderr.contains(&text), "{exit}");
+    run_nsqlookupd(&taken).expect(1, &text);
     let exit = run_nsqlookupd(&["--tcp-address=4160", "--http-address=127.0.0.1:0"]);
-    assert_eq!(exit.code(), 1);
-    let text = "listen (4160) failed - listen tcp: address 4160: missing port in address";
-    assert!(exit.stderr.contains(text), "{exit}");
-    let exit = run_nsqlookupd(&["--nope"]);
-    assert_eq!(exit.code(), 2);
+    let text = "…listen (4160) failed - listen tcp: address 4160: missing port in address…";
+    exit.expect(1, text);
+    assert_eq!(run_nsqlookupd(&["--nope"]).code(), 2);
     let exit = run_nsqlookupd(&["--version"]);
     assert_eq!(exit.code(), 0);
-    assert!(
-        exit.stdout.starts_with("nsqlookupd v1.3.0 (built w/"),
-        "{exit}"
-    );
-    let exit = run_nsqlookupd(&["--help"]);
-    assert_eq!(exit.code(), 0);
-    assert!(exit.stderr.starts_with("Usage of nsqlookupd:\n"), "{exit}");
+    assert_like(&exit.stdout, "nsqlookupd v1.3.0 (built w/…");
+    run_nsqlookupd(&["--help"]).expect(0, "Usage of nsqlookupd:\n…");
 }
 
 /// A supervisor holds the sockets, as systemd does with socket activation.
@@ -78,10 +69,7 @@ fn a_check_says_whether_a_start_would_succeed() {
     let free = ["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"];
     let (code, text) = check(&free);
     assert_eq!(code, 0, "{text}");
-    assert!(
-        text.ends_with("This machine is ready for nsqlookupd.\n"),
-        "{text}"
-    );
+    assert_like(&text, "…This machine is ready for nsqlookupd.\n");
     let (tcp, http) = (lookupd.tcp, lookupd.http);
     let taken = [
         format!("--tcp-address={tcp}"),
@@ -128,8 +116,7 @@ fn a_stop_ends_every_connection_and_logs_it() {
         assert_eq!(lookupd.wait().code(), Some(0));
         assert!(matches!(client.answer(), Ok(None) | Err(_)));
         let log = lookupd.log();
-        let mut rest = log.as_str();
-        for line in [
+        let lines = [
             "INFO: nsqlookupd v1.3.0 (built w/",
             "INFO: TCP: listening on 127.0.0.1:",
             "INFO: HTTP: listening on 127.0.0.1:",
@@ -145,12 +132,8 @@ fn a_stop_ends_every_connection_and_logs_it() {
             "UNREGISTER category:topic key:t subkey:\n",
             "INFO: TCP: closing 127.0.0.1:",
             "INFO: HTTP: closing 127.0.0.1:",
-        ] {
-            let (_, after) = rest
-                .split_once(line)
-                .unwrap_or_else(|| panic!("{line:?} is missing in:\n{log}"));
-            rest = after;
-        }
+        ];
+        assert_like(&log, &format!("…{}…", lines.join("…")));
         assert!(
             log.lines().all(|line| line.starts_with("[nsqlookupd] ")),
             "{log}"
@@ -361,10 +344,7 @@ fn https_is_http_over_tls() {
         .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
-    assert!(
-        answer.starts_with("HTTP/1.1 200 OK\r\n") && answer.ends_with("OK"),
-        "{answer}"
-    );
+    assert_like(&answer, "HTTP/1.1 200 OK\r\n…OK");
 
     // Plain HTTP where HTTPS is served does no harm.
     let mut plain = TcpStream::connect(address).unwrap();

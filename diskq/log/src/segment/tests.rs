@@ -147,9 +147,8 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole() {
         write_head(&mut noisy, &head);
 
         let slot_start = |index: usize| BYTES - (index + 1) * head.slots.bytes();
-        for before in [&zeros, &earlier_image, &twin_image, &noisy] {
-            // Frames reach the disk first: bytes in rising order. Whole slots are those at the end.
-            let mut torn = before.clone();
+        // Frames reach the disk first: bytes in rising order. Whole slots are those at the end.
+        let frames_first = |mut torn: Vec<u8>| {
             for stop in FRAMES_AT as usize..BYTES {
                 torn[stop] = image[stop];
                 let is_whole = |index: &u32| {
@@ -162,8 +161,9 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole() {
                 let found = whole_indices(&scan(&torn, &head, None));
                 assert_eq!(found, expected, "stopped at {stop}");
             }
-            // Slots reach the disk first: bytes in falling order.
-            let mut torn = before.clone();
+        };
+        // Slots reach the disk first: bytes in falling order.
+        let slots_first = |mut torn: Vec<u8>| {
             for stop in (FRAMES_AT as usize..BYTES).rev() {
                 torn[stop] = image[stop];
                 let from = frames.partition_point(|frame| frame.start < stop);
@@ -176,7 +176,14 @@ fn a_write_that_stops_anywhere_keeps_what_was_whole() {
                     assert_eq!(torn[frame.clone()], image[frame], "an invented frame");
                 }
             }
-        }
+        };
+        std::thread::scope(|scope| {
+            for before in [zeros, earlier_image, twin_image, noisy] {
+                let copy = before.clone();
+                scope.spawn(|| frames_first(copy));
+                scope.spawn(|| slots_first(before));
+            }
+        });
     }
 }
 

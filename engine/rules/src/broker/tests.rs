@@ -1,4 +1,5 @@
-//! The rules of the protocol as transcripts: each test is the text of a session.
+//! The rules of the protocol as transcripts: each test is the text of a session. The answers to each command in each state are
+//! recorded (`engine/nsqd/tests/differential/*.case`).
 
 /// Makes tests of scripts, each with its name, and with the broker's options if they are not the usual ones of the module.
 /// With `[for x in ..]` behind the name, the script is carried out for each x, which stands in it as `{x}`.
@@ -35,111 +36,13 @@ use crate::Topology;
 use script::{changed, check, check_with};
 use std::time::Duration;
 
-#[test]
-fn the_captured_session_byte_for_byte() {
-    let mut session = script::Session::new(script::options());
-    let mut sent = b"  V2SUB t ch\nRDY 3\nPUB t\n\0\0\0\x02hi".to_vec();
-    let got = session.exchange("a", &mut sent);
-    let ok = b"\0\0\0\x06\0\0\0\0OK";
-    assert_eq!(got[..20], [&ok[..], &ok[..]].concat());
-    let message = &got[20..];
-    assert_eq!(message[..8], [0, 0, 0, 0x20, 0, 0, 0, 2]);
-    assert_eq!(message[8..16], session.wall_ns().to_be_bytes());
-    assert_eq!(message[16..18], [0, 1]);
-    let is_hex = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
-    assert!(message[18..34].iter().all(is_hex));
-    assert_eq!(&message[34..], b"hi");
-}
-
 scripts! {
-/// Section 4: every command in every state.
-states_and_commands: "
-a: IDENTIFY | {} => OK
-a: IDENTIFY | {} => OK
-a: NOP
-a: PUB t | x => OK
-a: MPUB t | y,z => OK
-a: DPUB t 0 | w => OK
-a: SUB t ch => OK
-a: NOP
-a: PUB t | x => OK
-a: RDY 0
-a: CLS => CLOSE_WAIT
-a: RDY 1
-a: RDY nonsense
-a: PUB t | x => OK
-a: FIN 0123456789abcdef => E_FIN_FAILED FIN 0123456789abcdef failed ID not in flight
-a: NOP
----
-a: RDY 1 => E_INVALID cannot RDY in current state; closed
-a: FIN 0123456789abcdef => E_INVALID cannot FIN in current state; closed
-a: FIN => E_INVALID cannot FIN in current state; closed
-a: REQ 0123456789abcdef 0 => E_INVALID cannot REQ in current state; closed
-a: TOUCH 0123456789abcdef => E_INVALID cannot TOUCH in current state; closed
-a: CLS => E_INVALID cannot CLS in current state; closed
-a: SUB t ch => OK
-a: SUB t ch => E_INVALID cannot SUB in current state; closed
-a: SUB t ch => OK
-a: IDENTIFY | {} => E_INVALID cannot IDENTIFY in current state; closed
-a: SUB t ch => OK
-a: AUTH | secret => E_INVALID cannot AUTH in current state; closed
-a: SUB t ch => OK
-a: CLS => CLOSE_WAIT
-a: SUB t ch => E_INVALID cannot SUB in current state; closed
-a: SUB t ch => OK
-a: CLS => CLOSE_WAIT
-a: IDENTIFY | {} => E_INVALID cannot IDENTIFY in current state; closed
-a: SUB t ch => OK
-a: CLS => CLOSE_WAIT
-a: AUTH | secret => E_INVALID cannot AUTH in current state; closed
-a: SUB t ch => OK
-a: CLS => CLOSE_WAIT
-a: CLS => E_INVALID cannot CLS in current state; closed
-";
-
-what_ends_a_connection_and_how: "
-a: FOO => E_INVALID invalid command FOO; closed
-a:  => E_INVALID invalid command ; closed
-a: PUB => E_INVALID PUB insufficient number of parameters; closed
-a: PUB a:b | x => E_BAD_TOPIC PUB topic name \"a:b\" is not valid; closed
-a: DPUB t 3600001 | x => E_INVALID DPUB timeout 3600001 out of range 0-3600000; closed
-a: SUB t => E_INVALID SUB insufficient number of parameters; closed
-a: SUB t a:b => E_BAD_CHANNEL SUB channel name \"a:b\" is not valid; closed
-a: AUTH | secret => E_AUTH_DISABLED AUTH disabled; closed
-a: IDENTIFY | [] => E_BAD_BODY IDENTIFY failed to decode JSON body; closed
-raw BAD!
-raw< E_BAD_PROTOCOL; closed
---- Without heartbeats nobody would notice a dead consumer.
-a: IDENTIFY | {\"heartbeat_interval\":-1} => OK
-a: SUB t ch => E_INVALID cannot SUB with heartbeats disabled; closed
-a consumes t ch 2501 => a< E_INVALID RDY count 2501 out of range 0-2500; closed
-";
-
-/// Commands before an over-long line are answered, and the line itself is not (section 3).
-an_overlong_line_closes_without_a_word: &format!("\na: PUB t | x => OK\na: {}\na closed\n", "x".repeat(16_384));
-
 /// Section 8.3: MPUB makes its topic before it looks at the messages; PUB does not.
 a_bad_mpub_still_makes_its_topic: "
 a: MPUB made | , => E_BAD_MESSAGE MPUB invalid message(0) body size 0; closed
 stats made => depth 0
 b! PUB unmade\\n\\0\\0\\0\\0 => E_BAD_MESSAGE PUB invalid message body size 0; closed
 stats unmade => no such topic
-";
-
-/// Section 13: RDY is a level.
-rdy_is_a_level_not_a_credit: "
-a: SUB t ch => OK
-p: MPUB t | 1,2,3,4,5 => OK
-a: RDY 2 => 1 (1), 2 (1)
-a: RDY 2
-a: FIN #1 => 3 (1)
-a: RDY 1
-a: FIN #2
-a: FIN #3 => 4 (1)
-a: RDY 0
-a: FIN #4
-stats t/ch => depth 1, messages 5, clients 1
-a: RDY => 5 (1)
 ";
 
 /// A consumer that had all its RDY allows gets the next messages when it has credit for an eighth
@@ -285,65 +188,6 @@ a: RDY 5
 a: TOUCH #2
 a: REQ #2 0
 stats t/ch => depth 2, messages 3, requeued 1, clients 1
-";
-
-/// Broker-semantics 3.2: the first channel gets the backlog, later ones only what comes then;
-/// behind a pause all get it.
-backlog_and_fan_out: "
-p: MPUB t | 1,2,3 => OK
-stats t => depth 3, messages 3, bytes 3
-create t/a
-create t/b
-stats t/a => depth 3, messages 3
-stats t/b => depth 0
-p: PUB t | 4 => OK
-stats t/a => depth 4, messages 4
-stats t/b => depth 1, messages 1
-stats t => depth 0, messages 4, bytes 4
-x: MPUB u | 1,2 => OK
-pause u
-create u/a
-create u/b
-unpause u
-stats u/a => depth 2, messages 2
-stats u/b => depth 2, messages 2
-";
-
-pause_holds_back_and_loses_nothing: "
-a consumes t ch 1
-pause t
-p: PUB t | x => OK
-stats t => depth 1, messages 1, bytes 1
-unpause t => a< x (1)
-pause t/ch
-p: PUB t | y => OK
-a: REQ #x 0
-stats t/ch => depth 2, messages 2, requeued 1, clients 1
-unpause t/ch => a< y (1)
-a: FIN #y => x (2)
-";
-
-/// Broker-semantics 8.
-empty_and_delete: "
-a consumes t ch 1
-p: MPUB t | 1,2 => OK
-a< 1 (1)
-p: DPUB t 1000 | 3 => OK
-empty t/ch
-stats t/ch => depth 0, messages 3, clients 1
-a: FIN #1 => E_FIN_FAILED FIN #1 failed ID not in flight
-p: PUB t | 4 => OK
-a< 4 (1)
-delete t/ch => a closed
-p: PUB t | 5 => OK
-stats t => depth 1, messages 5, bytes 5
-empty t
-stats t => depth 0, messages 5, bytes 5
-b: SUB t new => OK
-delete t => b closed
-stats t => no such topic
-p: PUB t | 6 => OK
-stats t => depth 1, messages 1, bytes 1
 ";
 
 /// Broker-semantics 6.
@@ -883,48 +727,6 @@ a: FIN #x
     );
 }
 
-/// While every batch was refused, the topic was healthy most of the time, and each batch had an ERROR and a line that said
-/// "takes messages again".
-#[test]
-fn a_batch_that_never_fits_has_one_error_and_one_state() {
-    let mut session = script::Session::new(script::options());
-    session.act("p: PUB t | x");
-    session
-        .files
-        .limit(Some(session.files.bytes() + (40 << 10)));
-    let batch = vec!["x".repeat(1000); 100].join(",");
-    for round in 0..20 {
-        session.act(&format!("p{round}: MPUB t | {batch}"));
-        // A small message finds room, and does not end the state.
-        session.act("q: PUB t | y");
-        session.act("+130ms");
-        assert!(session.broker.health().is_some(), "{round}");
-    }
-    session.act("errors");
-    let transcript = session.transcript();
-    assert_eq!(
-        transcript.matches("E_MPUB_FAILED").count(),
-        2 * 20,
-        "in the answer and in a warning"
-    );
-    assert!(transcript.contains("q< OK"), "{transcript}");
-    assert_eq!(transcript.matches("failed to write message").count(), 1);
-    assert!(!transcript.contains("takes messages again"));
-    // Nobody has to publish.
-    session.files.limit(None);
-    session.act("+600ms");
-    assert_eq!(session.broker.health(), None);
-    session.act("errors");
-    let transcript = session.transcript();
-    assert_eq!(
-        transcript.matches("takes messages again").count(),
-        1,
-        "{transcript}"
-    );
-    session.act(&format!("last: MPUB t | {batch}"));
-    assert!(session.transcript().ends_with("last< OK\n"));
-}
-
 scripts! {
 /// With group commit a channel was acknowledged before anything of it was synced.
 a_channel_that_got_its_ok_survives_a_power_failure [for seed in 0..40]: group_commit(), "
@@ -1143,32 +945,6 @@ a< {tls}
 a upgrades to TLS
 +4900ms
 +100ms => a< E_IDENTIFY_FAILED IDENTIFY failed i/o timeout; closed
-"
-        ),
-    );
-}
-
-#[test]
-fn without_required_tls_there_is_only_identify() {
-    let mut options = with_upgrades();
-    options.server.tls_required = true;
-    let (snappy, tls) = (
-        granted(false, false, 6, true),
-        granted(true, false, 6, false),
-    );
-    check_with(
-        options,
-        &format!(
-            "
-a: PUB t | x => E_INVALID cannot PUB in current state (TLS required); closed
-b: IDENTIFY | {{\"feature_negotiation\":true,\"snappy\":true}} => {snappy}
-b upgrades to snappy
-b upgraded => b< OK
-b: FOO => E_INVALID cannot FOO in current state (TLS required); closed
-c: IDENTIFY | {{\"feature_negotiation\":true,\"tls_v1\":true}} => {tls}
-c upgrades to TLS
-c upgraded => c< OK
-c: PUB t | x => OK
 "
         ),
     );

@@ -75,11 +75,11 @@ fn each_planted_bug_is_found() {
     }));
     let wanted = std::env::var("RINGQ_PLANTED").ok();
     let is_wanted = |bug: &str| wanted.as_ref().is_none_or(|names| names.contains(bug));
+    let bugs = bugs::of_the_broker();
     let next = AtomicUsize::new(0);
     let table = Mutex::new(Vec::new());
     let work = || {
-        while let Some((bug, text)) = bugs::OF_THE_BROKER.get(next.fetch_add(1, Ordering::Relaxed))
-        {
+        while let Some((bug, text)) = bugs.get(next.fetch_add(1, Ordering::Relaxed)) {
             if is_wanted(bug) {
                 let found = find(bug);
                 table.lock().push((*bug, *text, found));
@@ -127,8 +127,8 @@ fn each_plant_is_listed() {
         let names = plants.filter_map(|rest| rest.split(',').next());
         planted.extend(names.map(|name| name.trim().to_owned()));
     }
-    let listed = bugs::OF_THE_DISK.iter().chain(bugs::OF_THE_BROKER);
-    let listed: BTreeSet<String> = listed.map(|(name, _)| (*name).to_owned()).collect();
+    let listed = [bugs::of_the_disk(), bugs::of_the_broker()].concat();
+    let listed: BTreeSet<String> = listed.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(planted, listed);
 }
 

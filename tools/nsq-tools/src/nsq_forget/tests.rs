@@ -41,10 +41,7 @@ fn a_state_that_cannot_be_read_or_written_is_an_error() {
     let file = StateFile::take(path.clone()).unwrap();
     fs::write(&path, "odd").unwrap();
     let error = file.load().unwrap_err();
-    assert!(
-        error.starts_with(&format!("{shown} is not a state of nsq_forget - ")),
-        "{error}"
-    );
+    test_support::assert_like(&error, &format!("{shown} is not a state of nsq_forget - …"));
     fs::write(&path, r#"{"version":2,"distributions":{}}"#).unwrap();
     let error = file.load().unwrap_err();
     assert_eq!(

@@ -143,20 +143,10 @@ fn a_size_with_a_unit_is_refused_with_an_example() {
 /// docs/reference/flags-nsqadmin.md has the tables of all flags. To write them anew, run this test with UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/flags-nsqadmin.md"
-    );
-    let page = std::fs::read_to_string(path).expect("the page exists");
-    let updated = program::page_with_table(&page, "nsqadmin's flags", NSQADMIN.flags);
-    let updated = program::page_with_table(&updated, "our flags of nsqadmin", NSQADMIN.own_flags);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, &updated).expect("the page can be written");
-    }
-    assert!(
-        page == updated,
-        "out of date: run with UPDATE_DOCS=1 and look at the difference"
-    );
+    test_support::pages::check("reference/flags-nsqadmin.md", |page| {
+        let page = program::page_with_table(page, "nsqadmin's flags", NSQADMIN.flags);
+        program::page_with_table(&page, "our flags of nsqadmin", NSQADMIN.own_flags)
+    });
 }
 
 /// A flag's help is one line. What is longer is told in a page.

@@ -169,10 +169,7 @@ fn clients_come_in_the_order_of_their_distance() {
     );
     assert_eq!(total.client_count, 8, "nsqds before 1.0 give no count");
     let json = to_string(&clients[0]);
-    assert!(
-        json.contains(r#""connect_ts":90,"connected":10000000000,"#),
-        "{json}"
-    );
+    test_support::assert_like(&json, r#"…"connect_ts":90,"connected":10000000000,…"#);
     assert!(json.contains(
         r#""node_topology_region":"us","node_topology_zone":"a","topology_region":"us","topology_zone":"a","tls":false"#
     ));

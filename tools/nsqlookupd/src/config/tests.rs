@@ -88,21 +88,10 @@ fn mistakes_have_the_originals_texts_and_codes() {
 /// UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_flag() {
-    let path = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../docs/reference/flags-nsqlookupd.md"
-    );
-    let page = std::fs::read_to_string(path).expect("the page exists");
-    let updated = program::page_with_table(&page, "nsqlookupd's flags", NSQLOOKUPD.flags);
-    let updated =
-        program::page_with_table(&updated, "our flags of nsqlookupd", NSQLOOKUPD.own_flags);
-    if std::env::var_os("UPDATE_DOCS").is_some() {
-        std::fs::write(path, &updated).expect("the page can be written");
-    }
-    assert!(
-        page == updated,
-        "out of date: run with UPDATE_DOCS=1 and look at the difference"
-    );
+    test_support::pages::check("reference/flags-nsqlookupd.md", |page| {
+        let page = program::page_with_table(page, "nsqlookupd's flags", NSQLOOKUPD.flags);
+        program::page_with_table(&page, "our flags of nsqlookupd", NSQLOOKUPD.own_flags)
+    });
 }
 
 /// A flag's help is one line. What is longer is told in a page.

@@ -5,17 +5,15 @@
 
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
+use std::ops::{Deref, DerefMut};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::Arc;
-use std::thread::JoinHandle;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use test_support::daemon::send_signal;
+use test_support::TIMEOUT;
 use test_support::differential::{self, Addresses, Frame, FrameKind, Words};
 use test_support::http::{Response, http};
-use test_support::process::{Exit, LOG_LINES_MAX, Log, address_in, run};
-use test_support::{TIMEOUT, wait_until};
+use test_support::process::{Exit, Process, run};
 
 /// The magic of protocol V1.
 pub const MAGIC: &[u8] = b"  V1";
@@ -33,14 +31,25 @@ pub fn path() -> PathBuf {
     PathBuf::from(env!("CARGO_BIN_EXE_nsqlookupd"))
 }
 
-/// A running nsqlookupd on free ports of 127.0.0.1. A drop kills it. If the test is failing, the
-/// drop prints its log first.
+/// A running nsqlookupd on free ports of 127.0.0.1.
 pub struct Lookupd {
-    child: Child,
-    log: Arc<Log>,
-    drain: Option<JoinHandle<()>>,
+    process: Process,
     pub tcp: SocketAddr,
     pub http: SocketAddr,
+}
+
+impl Deref for Lookupd {
+    type Target = Process;
+
+    fn deref(&self) -> &Process {
+        &self.process
+    }
+}
+
+impl DerefMut for Lookupd {
+    fn deref_mut(&mut self) -> &mut Process {
+        &mut self.process
+    }
 }
 
 impl Lookupd {
@@ -55,38 +64,18 @@ impl Lookupd {
 
     /// Starts the program under test, or another. The error is its standard error.
     pub fn try_start(args: &[String], program: Option<&Path>) -> Result<Lookupd, String> {
-        let mut child = Command::new(program.map_or_else(path, Path::to_path_buf))
-            .args(["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"])
-            .args(args)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(Stdio::piped())
-            .spawn()
-            .expect("the program can be run");
-        let stderr = child.stderr.take().expect("stderr is piped");
-        let log = Arc::new(Log::default());
-        let drain = std::thread::spawn({
-            let log = Arc::clone(&log);
-            move || log.drain(stderr)
-        });
-        let tcp = log.wait_for(" TCP: listening on ", TIMEOUT);
-        let http = log.wait_for(" HTTP: listening on ", TIMEOUT);
-        let addresses = (
-            tcp.and_then(|line| address_in(&line)),
-            http.and_then(|line| address_in(&line)),
+        let process = Process::start(
+            Command::new(program.map_or_else(path, Path::to_path_buf))
+                .args(["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"])
+                .args(args)
+                .stdin(Stdio::null())
+                .stdout(Stdio::null()),
         );
-        let (Some(tcp), Some(http)) = addresses else {
-            let _ = child.kill(); // It may have ended already.
-            let _ = child.wait();
-            return Err(log.text(LOG_LINES_MAX));
-        };
-        Ok(Lookupd {
-            child,
-            log,
-            drain: Some(drain),
-            tcp,
-            http,
-        })
+        let address = |text| process.wait_for_address(text);
+        match address(" TCP: listening on ").zip(address(" HTTP: listening on ")) {
+            Some((tcp, http)) => Ok(Lookupd { process, tcp, http }),
+            None => Err(process.log()),
+        }
     }
 
     /// Sends a GET. Panics only if there is no HTTP answer.
@@ -97,51 +86,6 @@ impl Lookupd {
     /// Sends a POST. Panics only if there is no HTTP answer.
     pub fn post(&self, target: &str) -> Response {
         http(self.http, "POST", target, b"")
-    }
-
-    /// Returns the log so far.
-    pub fn log(&self) -> String {
-        self.log.text(LOG_LINES_MAX)
-    }
-
-    /// Waits for a log line that contains `text` and returns it.
-    pub fn wait_for_log(&self, text: &str) -> String {
-        let line = self.log.wait_for(text, TIMEOUT);
-        line.unwrap_or_else(|| panic!("no log line with {text:?}:\n{}", self.log()))
-    }
-
-    /// Sends a signal by name, such as `TERM`.
-    pub fn signal(&self, name: &str) {
-        send_signal(self.child.id(), name);
-    }
-
-    /// Waits for the end of the process and of its log.
-    pub fn wait(&mut self) -> ExitStatus {
-        let mut status = None;
-        wait_until(TIMEOUT, || {
-            status = self.child.try_wait().expect("a child can be waited for");
-            status.is_some()
-        });
-        if let Some(drain) = self.drain.take() {
-            drain.join().expect("the log reader does not panic");
-        }
-        status.expect("the process has ended")
-    }
-
-    /// Returns true while the process runs.
-    pub fn is_running(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
-    }
-}
-
-impl Drop for Lookupd {
-    fn drop(&mut self) {
-        if std::thread::panicking() {
-            eprintln!("--- log of nsqlookupd ---\n{}---", self.log());
-        }
-        // Both calls fail only if the process has been waited for already.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -240,30 +240,6 @@ impl Session {
         (&mut self.broker, self.now)
     }
 
-    pub(super) fn wall_ns(&self) -> u64 {
-        self.now.wall_ns
-    }
-
-    /// Sends raw bytes, magic included, and returns the raw answer.
-    pub(super) fn exchange(&mut self, name: &str, bytes: &mut Vec<u8>) -> Vec<u8> {
-        let id = self
-            .broker
-            .connect(self.now, "10.0.0.1:5".to_owned(), "10.0.0.1".to_owned());
-        self.peers.insert(
-            name.to_owned(),
-            TestClient {
-                id: Some(id),
-                ..TestClient::default()
-            },
-        );
-        let mut out = Vec::new();
-        let consumed = self.broker.receive(self.now, id, bytes, &mut out);
-        self.peers.get_mut(name).expect("just made").input = bytes.split_off(consumed);
-        let mut received = Vec::new();
-        self.run_until_idle_into(out, Some(&mut received));
-        received
-    }
-
     /// Returns the bytes that a client has sent and the broker has not carried out, and those of the answers that have
     /// not left.
     pub(super) fn backlog(&self, name: &str) -> (usize, usize) {
@@ -419,7 +395,7 @@ impl Session {
                 peer.is_stuck = false;
                 let id = peer.id.expect("open");
                 let mut out = Vec::new();
-                self.flush(id, &mut out, None);
+                self.flush(id, &mut out);
                 self.run_until_idle(out);
             }
             [name, "stuck"] => self.peers.get_mut(name).expect("connected").is_stuck = true,
@@ -561,18 +537,14 @@ impl Session {
         found.map(|(name, _)| name.clone())
     }
 
-    pub(super) fn run_until_idle(&mut self, out: Vec<Output>) {
-        self.run_until_idle_into(out, None);
-    }
-
     /// Performs outputs and turns until nothing is left to do.
-    fn run_until_idle_into(&mut self, mut out: Vec<Output>, mut raw: Option<&mut Vec<u8>>) {
+    pub(super) fn run_until_idle(&mut self, mut out: Vec<Output>) {
         loop {
             self.broker.end_turn(self.now, &mut out);
             let mut to_flush = Vec::new();
             self.broker.take_clients_to_flush(&mut to_flush);
             for id in to_flush {
-                self.flush(id, &mut out, raw.as_deref_mut());
+                self.flush(id, &mut out);
             }
             if out.is_empty() && !self.broker.is_turn_open() {
                 return;
@@ -671,7 +643,7 @@ impl Session {
         }
     }
 
-    fn flush(&mut self, id: ClientId, out: &mut Vec<Output>, raw: Option<&mut Vec<u8>>) {
+    fn flush(&mut self, id: ClientId, out: &mut Vec<Output>) {
         let Some(name) = self.name_of(id) else { return };
         let mut received = std::mem::take(&mut self.peers.get_mut(&name).expect("open").received);
         let sent = loop {
@@ -690,10 +662,6 @@ impl Session {
                 sent => break sent,
             }
         };
-        if let Some(raw) = raw {
-            raw.extend(received);
-            return;
-        }
         let mut at = 0;
         while let FrameDecoded::Frame {
             kind,

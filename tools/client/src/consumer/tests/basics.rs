@@ -1,6 +1,7 @@
 //! Handshake, heartbeats, errors, losses and reconnection.
 
 use super::*;
+use test_support::assert_like;
 
 #[tokio::test(start_paused = true)]
 async fn a_consumer_subscribes_receives_and_stops() {
@@ -97,10 +98,7 @@ async fn a_refused_subscription_is_reported() {
         .retry_first_connection(false);
     let done = builder.connect().await;
     let error = done.expect_err("nsqd refuses").to_string();
-    assert!(
-        error.contains("failed to SUB - E_SUB_FAILED channel consumers"),
-        "{error}"
-    );
+    assert_like(&error, "…failed to SUB - E_SUB_FAILED channel consumers…");
     // The consumer does not try again.
     let mut server = refusing.await.expect("no panic");
     assert!(timeout(MS(100_000), server.accept()).await.is_err());
@@ -116,10 +114,7 @@ async fn an_unreachable_node_is_an_error_or_tried_again() {
         .retry_first_connection(false);
     let done = once.connect().await;
     let error = done.expect_err("nobody listens").to_string();
-    assert!(
-        error.contains("(n1:4150) error connecting to nsqd"),
-        "{error}"
-    );
+    assert_like(&error, "…(n1:4150) error connecting to nsqd…");
 
     let log = Log::default();
     let patient = builder(&network, 1)
