@@ -6,19 +6,17 @@
 //!   *.diskqueue.*.dat ◄──── export ────── logs of ours
 //! ```
 //!
-//! The crate owns the formats of nsqd, import, export and the program `diskq`. It knows no clients
+//! The crate owns the formats of nsqd, import and export. It knows no clients
 //! and no sockets. The crates below it store the logs. Everything here blocks. Start with `import.rs`. A change of what is
 //! taken over has a test with files that the original has written.
 #![forbid(unsafe_code)]
 
-mod command;
 mod export;
 mod import;
 mod metadata;
 mod nsqd_files;
 mod permissions;
 
-pub use command::command;
 pub use export::{ExportOptions, Exported, export};
 pub use import::{
     DONE as COMMITTED_TAKEOVER, DueContent, DueTakeover, Takeover, TakeoverOptions, TopicTakeover,

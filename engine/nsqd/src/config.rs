@@ -204,8 +204,8 @@ impl Config {
 
 /// nsqd's choice, kept so that a node keeps its id through the change to ringq.
 fn default_node_id(hostname: &str) -> String {
-    use md5::{Digest, Md5};
-    (crc32fast::hash(&Md5::digest(hostname.as_bytes())) % 1024).to_string()
+    let digest = md5::compute(hostname.as_bytes());
+    (crc32fast::hash(&*digest) % 1024).to_string()
 }
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ mod directory;
 mod inquiry;
 mod peer;
 mod registry;
+#[cfg(feature = "srv")]
+mod srv;
 
 use crate::config::Config;
 use crate::process::Ports;

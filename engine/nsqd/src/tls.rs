@@ -11,7 +11,6 @@ use std::sync::Arc;
 use upgrade::{
     ClientConfig, ClientTls, ConfigError, ServerConfig, Session, authorities, client_config,
 };
-use x509_parser::prelude::{FromDer, X509Certificate};
 
 /// The TLS of the broker's listeners. New connections use the configuration that was set last.
 #[derive(Clone)]
@@ -172,16 +171,6 @@ pub(crate) fn check_values(config: &mut Config) -> Result<(), String> {
         .and_then(|http| lookup_settings(config, http).map(drop))
 }
 
-/// Returns the common name in a certificate, for auth servers. The name is empty if the certificate has none.
-fn common_name(certificate: &[u8]) -> String {
-    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
-        return String::new();
-    };
-    let name = certificate.subject().iter_common_name().next();
-    let name = name.and_then(|name| name.as_str().ok());
-    name.unwrap_or_default().to_owned()
-}
-
 /// Describes a session as /stats shows it. nsqd has names for old cipher suites only.
 pub(crate) fn describe(session: Session) -> TlsSession {
     let version = match session.version {
@@ -197,6 +186,6 @@ pub(crate) fn describe(session: Session) -> TlsSession {
     TlsSession {
         version,
         cipher_suite,
-        common_name: common_name(&session.certificate),
+        common_name: session.common_name,
     }
 }

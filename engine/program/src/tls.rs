@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use rustls::ServerConfig;
-use upgrade::{ClientTrust, ConfigError, ServerTls, authorities, server_config};
+use upgrade::{ClientTrust, ConfigError, ServerConfig, ServerTls, authorities, server_config};
 use wire::go_error::system_text;
 
 use crate::flag;

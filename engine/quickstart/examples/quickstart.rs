@@ -2,9 +2,12 @@
 //! sockets, checks each message, and leaves the broker running.
 //!
 //! ```text
-//! cargo run --release --example quickstart            # until Ctrl-C
-//! cargo run --release --example quickstart -- --once  # ends after the messages
+//! cargo run --release -p quickstart --example quickstart            # until Ctrl-C
+//! cargo run --release -p quickstart --example quickstart -- --once  # ends after the messages
 //! ```
+//!
+//! With `-p`, cargo looks at this crate's features only, so the broker has no TLS and no SRV records. Without `-p`, the
+//! example runs, too, but cargo also builds what the other crates of the workspace need.
 
 use nsqd::config::Config;
 use nsqd::daemon::Daemon;

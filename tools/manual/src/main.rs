@@ -67,7 +67,7 @@ fn programs() -> Vec<(&'static str, Command)> {
             "counts the recent values of a field in NSQ messages",
         ),
         ("1", nsq_bench::cli::command().disable_help_subcommand(true)),
-        ("1", diskq_import::command().disable_help_subcommand(true)),
+        ("1", diskq_program::command().disable_help_subcommand(true)),
     ]
 }
 

@@ -58,7 +58,7 @@ impl Machine {
             let program = binary_directory().join(name);
             assert!(
                 program.exists(),
-                "{program:?} is missing: run `cargo build -p nsqd -p nsqlookupd -p diskq-import`"
+                "{program:?} is missing: run `cargo build -p nsqd -p nsqlookupd -p diskq-program`"
             );
             let script = format!("exec {} \"$@\" {flags}", program.display());
             for directory in BUILT {

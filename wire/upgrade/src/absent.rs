@@ -19,6 +19,13 @@ macro_rules! absent {
 }
 
 #[cfg(not(feature = "tls"))]
+impl Tls {
+    pub(crate) fn server(config: std::sync::Arc<crate::ServerConfig>) -> Result<Tls, UpgradeError> {
+        match *config {}
+    }
+}
+
+#[cfg(not(feature = "tls"))]
 absent!(Tls {
     fn is_handshaking(&Self) -> bool;
     fn has_ended(&Self) -> bool;

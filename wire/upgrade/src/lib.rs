@@ -6,7 +6,8 @@
 //! ```
 //!
 //! The features `tls` and `compression` bring TLS, and snappy with deflate. Without a feature, its types have no
-//! values, so the compiler removes their code, and the libraries are not built.
+//! values, so the compiler removes their code, and the libraries are not built. A program that reads the settings of TLS
+//! is told that there is none.
 //!
 //! This crate owns the formats and the libraries behind them for all sides: the daemon, its clients
 //! and the load generator. It reads no files except those of a configuration, and knows no
@@ -27,8 +28,13 @@ mod config;
 #[cfg(feature = "compression")]
 mod deflate;
 mod error;
+#[cfg(not(feature = "tls"))]
+mod no_tls;
+mod settings;
 #[cfg(feature = "compression")]
 mod snappy;
+#[cfg(feature = "tls")]
+mod stream;
 #[cfg(feature = "tls")]
 mod tls;
 #[cfg(feature = "tls")]
@@ -36,7 +42,6 @@ mod verifier;
 
 use std::io::IoSlice;
 use std::ops::Range;
-#[cfg(feature = "tls")]
 use std::sync::Arc;
 
 #[cfg(feature = "tls")]
@@ -49,14 +54,16 @@ use absent::Tls;
 #[cfg(feature = "compression")]
 use compression::Compression;
 #[cfg(feature = "tls")]
-pub use config::{
-    ClientTls, ClientTrust, ConfigError, ServerTls, authorities, client_config, server_config,
-    system_authorities,
-};
+pub use config::{ConfigError, authorities, client_config, server_config, system_authorities};
 pub use error::UpgradeError;
+#[cfg(not(feature = "tls"))]
+pub use no_tls::*;
 /// The types of a TLS configuration and of its certificates.
 #[cfg(feature = "tls")]
 pub use rustls::{ClientConfig, RootCertStore, ServerConfig, pki_types};
+pub use settings::{ClientTls, ClientTrust, ServerTls};
+#[cfg(feature = "tls")]
+pub use stream::ClientStream;
 #[cfg(feature = "tls")]
 use tls::Tls;
 
@@ -73,7 +80,6 @@ pub struct Upgrade(Kind);
 #[derive(Debug)]
 enum Kind {
     /// TLS, which comes before compression.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code))]
     Tls(Box<Tls>),
     #[cfg_attr(not(feature = "compression"), expect(dead_code))]
     Compression(Compression),
@@ -98,7 +104,6 @@ impl Upgrade {
     ///
     /// # Errors
     /// When the library refuses the configuration.
-    #[cfg(feature = "tls")]
     pub fn tls_server(config: &Arc<ServerConfig>) -> Result<Upgrade, UpgradeError> {
         let tls = Tls::server(Arc::clone(config))?;
         Ok(Upgrade(Kind::Tls(Box::new(tls))))
@@ -322,8 +327,8 @@ pub struct Session {
     pub version: u16,
     /// The cipher suite.
     pub cipher_suite: u16,
-    /// The peer's certificate as it came, or empty if the peer sent none.
-    pub certificate: Vec<u8>,
+    /// The common name in the peer's certificate. The name is empty if the peer sent no certificate, or one without a name.
+    pub common_name: String,
 }
 
 /// A space to which bytes are appended until it is full.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustls::pki_types::ServerName;
 use rustls::{ClientConfig, ClientConnection, Connection, ServerConfig, ServerConnection};
+use x509_parser::prelude::{FromDer, X509Certificate};
 
 use crate::{Room, Session, UpgradeError};
 
@@ -58,7 +59,9 @@ impl Tls {
         Some(Session {
             version: version.into(),
             cipher_suite: suite.suite().into(),
-            certificate: certificate.map_or_else(Vec::new, |found| found.to_vec()),
+            common_name: certificate
+                .map(|found| common_name(found))
+                .unwrap_or_default(),
         })
     }
 
@@ -150,6 +153,16 @@ impl Tls {
                 .expect("a vector takes everything");
         }
     }
+}
+
+/// Returns the common name in a certificate. The name is empty if the certificate has none.
+fn common_name(certificate: &[u8]) -> String {
+    let Ok((_, certificate)) = X509Certificate::from_der(certificate) else {
+        return String::new();
+    };
+    let name = certificate.subject().iter_common_name().next();
+    let name = name.and_then(|name| name.as_str().ok());
+    name.unwrap_or_default().to_owned()
 }
 
 /// Converts an error of the library: reading and writing buffers fails only by its own rules.

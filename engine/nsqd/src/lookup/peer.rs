@@ -9,14 +9,12 @@ use crate::process::Ports;
 use nsq_http::host_port;
 use program::version::NSQ_VERSION;
 use program::{log_error, log_info, log_warn};
-use rustls::{ClientConnection, StreamOwned};
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use upgrade::ClientConfig;
-use upgrade::pki_types::ServerName;
+use upgrade::{ClientConfig, ClientStream};
 use wire::go_error::system_text;
 use wire::go_json::{self, integer, string, to_string};
 use wire::json_object;
@@ -316,9 +314,8 @@ impl Link {
         let stream: Box<dyn Stream> = match tls {
             None => Box::new(socket),
             Some(config) => {
-                let client = secure(&target.host, config);
-                let client = client.map_err(|why| fail(&format!("tls: {why}")))?;
-                Box::new(StreamOwned::new(client, socket))
+                let client = ClientStream::new(config.clone(), &target.host, socket);
+                Box::new(client.map_err(|why| fail(&format!("tls: {why}")))?)
             }
         };
         Ok(Link {
@@ -411,15 +408,10 @@ impl Stream for Timed {
     }
 }
 
-impl Stream for StreamOwned<ClientConnection, Timed> {
+impl Stream for ClientStream<Timed> {
     fn timed(&mut self) -> &mut Timed {
-        &mut self.sock
+        self.below()
     }
-}
-
-fn secure(host: &str, config: &Arc<ClientConfig>) -> Result<ClientConnection, String> {
-    let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;
-    ClientConnection::new(config.clone(), name).map_err(|error| error.to_string())
 }
 
 /// Takes an answer off the front of `input`, once it is complete.

@@ -4,9 +4,7 @@ use std::fmt;
 use std::io;
 use std::sync::{Arc, OnceLock};
 
-use rustls::{ClientConnection, StreamOwned};
-use upgrade::pki_types::ServerName;
-use upgrade::{ClientConfig, ClientTls, client_config, system_authorities};
+use upgrade::{ClientConfig, ClientStream, ClientTls, client_config, system_authorities};
 use ureq::Error;
 use ureq::unversioned::transport::{
     Buffers, ConnectionDetails, Connector, Either, LazyBuffers, NextTimeout, Transport,
@@ -67,13 +65,10 @@ impl<In: Transport> Connector<In> for TlsConnector {
         }
         let host = details.uri.host().unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
-        let name = ServerName::try_from(host.to_owned());
-        let name = name.map_err(|error| Error::Io(io::Error::other(error)))?;
-        let session = ClientConnection::new(self.config()?, name).map_err(io::Error::other)?;
         let mut socket = TransportAdapter::new(transport.boxed(), details.current_time.clone());
         socket.set_timeout(details.timeout);
-        let mut stream = StreamOwned::new(session, socket);
-        stream.conn.complete_io(&mut stream.sock)?;
+        let mut stream = ClientStream::new(self.config()?, host, socket)?;
+        stream.shake_hands()?;
         Ok(Some(Either::B(TlsTransport {
             buffers: buffers(details),
             stream,
@@ -84,7 +79,7 @@ impl<In: Transport> Connector<In> for TlsConnector {
 /// A connection with TLS.
 pub(super) struct TlsTransport {
     buffers: LazyBuffers,
-    stream: StreamOwned<ClientConnection, TransportAdapter>,
+    stream: ClientStream<TransportAdapter>,
 }
 
 impl fmt::Debug for TlsTransport {
@@ -99,20 +94,20 @@ impl Transport for TlsTransport {
     }
 
     fn transmit_output(&mut self, amount: usize, timeout: NextTimeout) -> Result<(), Error> {
-        self.stream.sock.set_timeout(timeout);
+        self.stream.below().set_timeout(timeout);
         let output = &self.buffers.output()[..amount];
         Ok(io::Write::write_all(&mut self.stream, output)?)
     }
 
     fn await_input(&mut self, timeout: NextTimeout) -> Result<bool, Error> {
-        self.stream.sock.set_timeout(timeout);
+        self.stream.below().set_timeout(timeout);
         let bytes = io::Read::read(&mut self.stream, self.buffers.input_append_buf())?;
         self.buffers.input_appended(bytes);
         Ok(bytes > 0)
     }
 
     fn is_open(&mut self) -> bool {
-        self.stream.sock.get_mut().is_open()
+        self.stream.below().get_mut().is_open()
     }
 
     fn is_tls(&self) -> bool {

@@ -1,4 +1,6 @@
-//! The command line of the program `diskq`.
+//! The command line of the program `diskq`. What the program does is in `main.rs` and in `diskq-import`.
+
+#![forbid(unsafe_code)]
 
 use std::path::PathBuf;
 

@@ -10,7 +10,7 @@ use diskq_import::{Metadata, TakeoverOptions, take_over};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("tests/data/nsqd")
+        .join("../../diskq/import/tests/data/nsqd")
         .join(name)
 }
 

@@ -7,7 +7,8 @@ use std::process::ExitCode;
 
 use clap::ArgMatches;
 use diskq::{DataPathLock, DiskError, OsFiles};
-use diskq_import::{ExportOptions, Exported, Metadata, command, export};
+use diskq_import::{ExportOptions, Exported, Metadata, export};
+use diskq_program::command;
 
 /// nsqd's default of `--max-bytes-per-file`.
 const FILE_BYTES_MAX: u64 = 100 << 20;
