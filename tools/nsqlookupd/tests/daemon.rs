@@ -172,7 +172,7 @@ fn no_input_ends_the_daemon() {
             let _ = stream.shutdown(std::net::Shutdown::Write);
             let _ = stream.read_to_end(&mut Vec::new());
         }
-        assert!(lookupd.is_running(), "input {number}");
+        assert!(!lookupd.has_ended(), "input {number}");
     }
     assert_eq!(lookupd.get("/ping").text(), "OK");
 }

@@ -229,5 +229,5 @@ fn a_sample_without_nodes_gives_no_rates() {
     assert_eq!(state.problems(), ["no nsqlookupd knows an nsqd"]);
     state.add_sample(after);
     let table = state.table();
-    test_support::assert_like(table.rows[0].detail, "waiting for a second sample…");
+    test_support::assert_like(&table.rows[0].detail, "waiting for a second sample…");
 }

@@ -134,7 +134,7 @@ fn one_sample_has_no_rates() {
         }
     }
     let table = table(View::Channels, pair);
-    test_support::assert_like(table.rows[0].detail, "waiting for a second sample…");
+    test_support::assert_like(&table.rows[0].detail, "waiting for a second sample…");
 }
 
 #[test]
