@@ -302,6 +302,12 @@ impl Channel {
         (ranges.end - ranges.start + singles) as usize
     }
 
+    /// The number of ranges that wait and begin below `end`, up to `most`.
+    pub(crate) fn ranges_below(&self, end: Seq, most: usize) -> usize {
+        let ranges = self.waiting.iter().take(most);
+        ranges.take_while(|range| range.start < end).count()
+    }
+
     /// One past the newest message of the channel or of its undo. May be too high while messages are in flight.
     pub(crate) fn end(&self) -> Option<Seq> {
         let ends = [
@@ -314,7 +320,8 @@ impl Channel {
     }
 
     /// Takes back messages that the channel was emptied of, or those of the topic's undo. `due` returns the time of a
-    /// message that is not due yet. The cost grows with the ranges that wait and are older.
+    /// message that is not due yet. The cost grows with the ranges that wait and are older, see
+    /// [`Channel::ranges_below`].
     ///
     /// No scan of the channel may be under way, because the messages come from a place that no scan sees.
     pub(crate) fn take_back(

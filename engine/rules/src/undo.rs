@@ -32,6 +32,9 @@ pub enum NoUndo {
     OfEphemeral,
     /// There would be too many ranges and single messages.
     TooLarge,
+    /// The channels of the topic together would get too many ranges and single messages in one turn. A paused topic whose
+    /// channels have no newer messages can take them.
+    NeedsPause,
     /// All channels of the topic are ephemeral. They would drop most of the messages.
     OnlyEphemeral,
     /// The disk has no room, so nothing is kept for an undo.

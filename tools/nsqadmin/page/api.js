@@ -83,6 +83,7 @@ const NAMES = { INVALID_TOPIC: "topic", INVALID_CHANNEL: "channel" };
 // Codes inside of longer messages, and what they mean. The codes of nsqds are among them.
 const CAUSES = {
   UNDO_TOO_LARGE: "There are too many deferred, requeued or in-flight messages for an undo, with those that can be brought back already. Nothing was emptied there. Choose “not at all” to empty without one.",
+  UNDO_NEEDS_PAUSE: "The channels cannot take this many deferred messages at once. Pause the topic, and wait until its channels are empty and have no undo. Then bring the messages back, and unpause the topic.",
   UNDO_NEEDS_CHANNEL: "All channels of the topic are ephemeral, and would drop most of the messages. Create a channel that is not ephemeral first.",
   UNDO_IN_GRACE: "The topic is new, and keeps copies of its messages for channels of other nodes, which an undo would not have. Nothing was emptied there. Try again in some minutes, or choose “not at all”.",
   UNDO_OF_EPHEMERAL: "Ephemeral topics and channels have no undo. Nothing was emptied there. Choose “not at all” to empty without one.",

@@ -166,6 +166,12 @@ fn undo_failure(why: NoUndo) -> Failure {
              message that is deferred, requeued or in flight, or a range of others, and those of a topic count once for each \
              of its channels; empty without undo drops all of them for good",
         ),
+        NoUndo::NeedsPause => (
+            StatusCode::CONFLICT,
+            "UNDO_NEEDS_PAUSE",
+            "no message came back: the channels cannot take this many deferred messages and ranges at once; pause the \
+             topic, wait until its channels are empty and have no undo, use the undo of the topic, then unpause the topic",
+        ),
         NoUndo::OnlyEphemeral => (
             StatusCode::CONFLICT,
             "UNDO_NEEDS_CHANNEL",

@@ -181,9 +181,16 @@ impl Topic {
             if undos.any(|undo| undo.end() > first) {
                 return Err(NoUndo::ChannelFirst);
             }
+            if !self.can_give_back(undo) {
+                return Err(NoUndo::NeedsPause);
+            }
         } else if channels.any(|channel| channel.end() > Some(first)) {
             // Channels get the messages that a topic keeps in the order of the seqs.
-            return Err(NoUndo::OfPaused);
+            return Err(if self.can_give_back(undo) {
+                NoUndo::OfPaused
+            } else {
+                NoUndo::NeedsPause
+            });
         }
         let undo = self.undo.take().expect("the undo is there");
         if self.is_open() {
@@ -193,6 +200,16 @@ impl Topic {
         }
         self.make_checkpoint_due();
         Ok(())
+    }
+
+    /// Returns whether one turn can give messages of an undo to all channels.
+    fn can_give_back(&self, undo: &Undo) -> bool {
+        let (entries, end) = (undo.entries(), undo.end());
+        let mut channels = self.channels.values();
+        let left = channels.try_fold(UNDO_ENTRIES_MAX, |left, channel| {
+            left.checked_sub(entries + channel.ranges_below(end, left + 1))
+        });
+        left.is_some()
     }
 
     /// Gives messages of an undo to the channels.

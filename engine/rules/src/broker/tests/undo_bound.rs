@@ -71,3 +71,34 @@ stats t/ch => depth 8193, deferred 8193, messages 16386
 ",
     );
 }
+
+/// Regression: the answers about an undo that was too large for the channels of an open topic, and about newer messages in
+/// the channels of a paused one, each advised the other one's state.
+#[test]
+fn an_undo_that_is_too_large_for_its_channels_waits_for_a_pause() {
+    let mut session = with_topic();
+    session.check("create t/x\npause t");
+    for _ in 0..6000 {
+        publish_deferred(&mut session, 60_000);
+    }
+    session.check(
+        "
+create t/y
+create t/z
+empty t for 1h => TooLarge
+delete t/z
+empty t for 1h
+create t/z
+unpause t
+unempty t => NeedsPause
+b: PUB t | b => OK
+pause t
+unempty t => NeedsPause
+empty t/x
+empty t/y
+empty t/z
+unempty t
+stats t => depth 6000, messages 6002, bytes 6002
+",
+    );
+}
