@@ -9,9 +9,11 @@ use std::time::UNIX_EPOCH;
 
 use diskq_log::{Memory, Pages, SPILLED_BYTES};
 use rustix::fs::{
-    FallocateFlags, OFlags, StatVfsMountFlags, fallocate, fcntl_getfl, fcntl_setfl, fstatvfs,
+    FallocateFlags, OFlags, StatVfs, StatVfsMountFlags, fallocate, fcntl_getfl, fcntl_setfl,
+    fstatvfs,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 
 use crate::files::{Entry, Files, SyncError};
 use crate::mapping::{self, Buffer};
@@ -55,7 +57,8 @@ impl Files for OsFiles {
             }
             result => (result?, None),
         };
-        let result = reserve(&file, bytes).and_then(|is_reserved| {
+        let reserved = check_room(&file, bytes).and_then(|()| reserve(&file, bytes));
+        let result = reserved.and_then(|is_reserved| {
             let makes_pages = length_before.is_none() && is_reserved && pages == Pages::Large;
             if makes_pages {
                 write_zeros(&file, 0..bytes)
@@ -231,6 +234,26 @@ fn direct(file: &File, mut job: impl FnMut(&File) -> io::Result<()>) -> io::Resu
         }
         result => result.map(|()| true),
     }
+}
+
+/// Fails if the file system says that it has no room to make a file this long. Without this check, the attempt would take
+/// all the room for a moment, and the small file of another topic would find none.
+fn check_room(file: &File, bytes: u64) -> io::Result<()> {
+    let missing = bytes.saturating_sub(file.metadata()?.len());
+    match fstatvfs(file) {
+        Ok(room) if lacks_room(&room, missing, geteuid().is_root()) => Err(Errno::NOSPC.into()),
+        // If the room is not known, the reservation tells.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+/// Returns whether a file system has no room for this many bytes more. ext4 keeps some room for root.
+fn lacks_room(room: &StatVfs, missing: u64, is_root: bool) -> bool {
+    /// The reservation of less takes no longer than this check.
+    const LARGE_FROM: u64 = 1 << 20;
+    let free = if is_root { room.f_bfree } else { room.f_bavail };
+    // A file system without blocks does not say how many are free.
+    missing >= LARGE_FROM && room.f_blocks > 0 && free.saturating_mul(room.f_frsize) < missing
 }
 
 /// Reserves room on the disk for the first `bytes` bytes, so that no later store finds the disk full. Returns false if

@@ -337,6 +337,22 @@ fn a_file_that_was_being_made_is_not_cut() {
     assert_eq!(fs::read(&path).unwrap(), b"a checkpoint");
 }
 
+/// ext4 keeps a twentieth of the disk for root. A broker that runs as root was refused what it could have.
+#[test]
+fn the_room_that_is_kept_for_root_is_room_for_root() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut room = fstatvfs(File::open(directory.path()).unwrap()).unwrap();
+    (room.f_frsize, room.f_blocks) = (4096, 1_000_000);
+    (room.f_bfree, room.f_bavail) = (50_000, 0);
+    let missing = 16 << 20;
+    assert!(!lacks_room(&room, missing, true));
+    assert!(lacks_room(&room, missing, false));
+    assert!(!lacks_room(&room, (1 << 20) - 1, false));
+    assert!(lacks_room(&room, 50_001 * 4096, true));
+    room.f_blocks = 0;
+    assert!(!lacks_room(&room, missing, false));
+}
+
 #[test]
 fn a_full_file_system_is_an_error_not_a_signal() {
     let Some(tmpfs) = Tmpfs::mount("8m") else {
