@@ -276,7 +276,7 @@ fn stored_topics(
     }
     let stored = recovery::divide(config, metadata, shard_count)?;
     let topics = stored.iter().flat_map(|stored| stored.topics.keys());
-    rule_memory::tell(rules, topics.map(String::as_str));
+    rule_memory::tell(rules, topics.map(String::as_str))?;
     Ok(stored)
 }
 

@@ -58,10 +58,10 @@ const INQUIRIES: Bounds = Bounds {
     bytes_max: 0,
 };
 
-/// The bounds of the resolutions of names. Each name of the configuration waits once at most.
+/// The bounds of the resolutions of names. A name whose resolution does not fit in is resolved with the next PING.
 const RESOLUTIONS: Bounds = Bounds {
     threads_max: 4,
-    waiting_max: usize::MAX,
+    waiting_max: 100,
     bytes_max: 0,
 };
 
@@ -359,14 +359,20 @@ impl Registrar {
     /// Has all names resolved that are not being resolved now.
     fn resolve(&mut self) {
         for (text, address) in self.directory.questions() {
-            let messages = self.messages.clone();
+            let (messages, asked) = (self.messages.clone(), text.clone());
             let resolve = move || {
-                let resolution = directory::resolve(&text, &address);
+                let resolution = directory::resolve(&asked, &address);
                 // The thread ends after `stop` only.
-                let _ = messages.send(Message::Resolved(text, resolution));
+                let _ = messages.send(Message::Resolved(asked, resolution));
             };
-            let given = self.resolvers.give(0, Box::new(resolve));
-            given.expect("there is room for every name");
+            if self.resolvers.give(0, Box::new(resolve)).is_err() {
+                let why = "too many other names are being resolved".to_owned();
+                let resolution = Resolution {
+                    hosts: Vec::new(),
+                    failures: vec![why],
+                };
+                let _ = self.messages.send(Message::Resolved(text, resolution));
+            }
         }
     }
 

@@ -217,6 +217,29 @@ fn certificates_that_cannot_be_used_are_refused() {
     }
 }
 
+/// A rule whose memory the system refuses ended the process at a later publish, with a signal.
+#[test]
+fn memory_of_rules_that_the_system_refuses_is_named() {
+    for (rule, kib) in [
+        ("*=publisher,memory=1073741824", 1 << 20),
+        ("*=body,window=1h,memory=68719476736", 8 << 20),
+    ] {
+        let data = scratch();
+        let mut command = Command::new("sh");
+        command.args(["-c", &format!("ulimit -v {kib}; exec \"$0\" \"$@\"")]);
+        command.arg(nsqd_path()).arg("--shards=1");
+        command.arg(format!("--dedup={rule}"));
+        command.arg(format!("--data-path={}", data.path().display()));
+        command.args(["--tcp-address=127.0.0.1:0", "--http-address=127.0.0.1:0"]);
+        let why = "…--dedup: the system does not give the memory for the rule of the pattern *";
+        refused(
+            &mut command,
+            data.path(),
+            &format!("{why}…smaller memory=…"),
+        );
+    }
+}
+
 // --- the data path
 
 #[test]

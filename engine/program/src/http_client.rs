@@ -170,6 +170,10 @@ impl HttpClient {
 
 /// Returns the target of a redirect, which is a URL or a path of the same server.
 fn redirected_url(base: &str, location: &str) -> Option<String> {
+    // `Uri` takes another server without a scheme for a path of this one.
+    if location.starts_with("//") {
+        return None;
+    }
     let base: Uri = base.parse().ok()?;
     let mut target = location.parse::<Uri>().ok()?.into_parts();
     target.scheme = target.scheme.or(base.scheme().cloned());
@@ -214,5 +218,6 @@ mod tests {
         ] {
             assert_eq!(redirected_url(base, location).as_deref(), Some(expected));
         }
+        assert_eq!(redirected_url(base, "//other/x"), None);
     }
 }

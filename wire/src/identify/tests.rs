@@ -53,21 +53,46 @@ fn all_keys() {
 }
 
 #[test]
+fn the_top_level_is_an_object_or_null() {
+    for json in ["{}", "null", " \t\r\n{} \t\r\n", " null "] {
+        check(json, |_| {});
+    }
+    for json in [
+        "", " ", "[]", "\"a\"", "1", "true", "nul", "{", "}", "{}x", "{}{}", "null,", "{},",
+    ] {
+        check_bad(json);
+    }
+    check_bad("\u{feff}{}");
+    check_bad(b"{}\0");
+    check_bad(b"{}\xff");
+}
+
+#[test]
 fn the_grammar_is_strict() {
     for json in [
+        r#"{"a":NaN}"#,
+        r#"{"a":1,}"#,
         r#"{,}"#,
+        r#"{"a":[1,]}"#,
+        r#"{"a":01}"#,
         r#"{"a":+1}"#,
         r#"{"a":.5}"#,
         r#"{"a":1.}"#,
         r#"{"a":-}"#,
         r#"{"a" 1}"#,
+        r#"{a:1}"#,
+        r#"{'a':1}"#,
+        r#"{"a":"\x"}"#,
         r#"{"a":"\u12g4"}"#,
         r#"{"a":"\u+123"}"#,
+        r#"{"a":"\u123"}"#,
         r#"{"a":tru}"#,
+        "{\"a\":\"\n\"}",
         "{\"a\":\"\x01\"}",
         "{\"client_id\":\"\t\"}",
         "{\"a\n\":1}",
         r#"{"a":"#,
+        r#"{"a":/**/1}"#,
     ] {
         check_bad(json);
     }

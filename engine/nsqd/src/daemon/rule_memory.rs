@@ -1,16 +1,28 @@
-//! Tells at the start how much memory the rules of `--dedup` may take, and whether the machine has so much.
+//! Tells at the start how much memory the rules of `--dedup` may take, and whether the system gives so much.
 
 use crate::config::Rules;
 use engine_rules::{RuleMemory, rule_memory};
 use program::{log_info, log_warn};
+use std::collections::TryReserveError;
 use std::fs;
 
+/// The most memory that is asked for at once. Tables of this size are one allocation. Larger ones consist of parts.
+const PART_BYTES: u64 = 1 << 30;
+
 /// Logs the memory of each rule. Warns if the topics that exist may take more than the system gives the process.
-pub(super) fn tell<'t>(rules: &Rules, topics: impl Iterator<Item = &'t str>) {
+///
+/// # Errors
+/// The system refuses the addresses of so much memory. The process would end at a later publish.
+pub(super) fn tell<'t>(rules: &Rules, topics: impl Iterator<Item = &'t str>) -> Result<(), String> {
     let rules = rule_memory(&rules.dedup, topics);
     for rule in &rules {
         log_info!("{}", rule_text(rule));
     }
+    let mut parts = Vec::new();
+    for rule in &rules {
+        reserve(rule, &mut parts).map_err(|why| refusal_text(rule, &why))?;
+    }
+    drop(parts);
     let limit = fs::read_to_string("/proc/meminfo")
         .ok()
         .and_then(|meminfo| {
@@ -21,6 +33,37 @@ pub(super) fn tell<'t>(rules: &Rules, topics: impl Iterator<Item = &'t str>) {
     if let Some(warning) = warning {
         log_warn!("{warning}");
     }
+    Ok(())
+}
+
+/// Reserves the memory of the topics of a rule, or of one topic if there is none. The memory is not used, so the kernel
+/// gives addresses only.
+fn reserve(rule: &RuleMemory<'_>, parts: &mut Vec<Vec<u8>>) -> Result<(), TryReserveError> {
+    for _ in 0..rule.topics.max(1) {
+        let mut left = rule.topic_bytes;
+        while left > 0 {
+            let bytes = left.min(PART_BYTES);
+            let mut part = Vec::new();
+            part.try_reserve_exact(bytes as usize)?;
+            parts.push(part);
+            left -= bytes;
+        }
+    }
+    Ok(())
+}
+
+fn refusal_text(rule: &RuleMemory<'_>, why: &TryReserveError) -> String {
+    let RuleMemory {
+        pattern,
+        topic_bytes,
+        topics,
+        ..
+    } = rule;
+    format!(
+        "--dedup: the system does not give the memory for the rule of the pattern {pattern}, {topic_bytes} bytes for each \
+         of {topics} topics - {why}: give the rule a smaller memory= or a narrower pattern, raise the limit of the address \
+         space (ulimit -v, LimitAS), or set vm.overcommit_memory to 0"
+    )
 }
 
 fn rule_text(rule: &RuleMemory<'_>) -> String {

@@ -93,8 +93,10 @@ const SENT_MAX: usize = 1024;
 /// No further message is sent while this many bytes of bodies are on their way.
 const SENT_BYTES_MAX: usize = 1024 * 1024;
 
-/// The delay after a refusal, or while the letters of all channels of the shard take too much memory.
+/// The delay after a refusal.
 const RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The delay while the letters of all channels of the shard take too much memory.
+const ROOM_DELAY: Duration = Duration::from_millis(250);
 
 /// The time between two log lines about the dead letters of a channel.
 const TELL_EVERY: Duration = Duration::from_secs(1);
@@ -268,7 +270,7 @@ impl DeadLetters {
             }
             if budget.room == 0 {
                 self.put_back(message);
-                self.retry_at = Some(now + RETRY_DELAY);
+                self.retry_at = Some(now + ROOM_DELAY);
                 return false;
             }
             let run = match log.take_run(message.range(), 1, u32::MAX) {

@@ -105,6 +105,12 @@ fn the_answer_keeps_bytes_that_are_not_text() {
 }
 
 #[test]
+fn nothing_follows_an_error() {
+    assert_eq!(decode(b"  V1nope\nPING\nPING\n").len(), 2);
+    assert_eq!(decode(b"  V2PING\n"), [Decoded::BadMagic(*b"  V2")]);
+}
+
+#[test]
 fn a_line_has_a_limit() {
     let longest = [b"  V1", "x".repeat(LINE_BYTES_MAX).as_bytes()].concat();
     let all = decode_in(&[&longest[..], b"\n"].concat(), 4096);
@@ -114,6 +120,20 @@ fn a_line_has_a_limit() {
         let all = decode_in(&[&longest[..], end].concat(), 4096);
         check_last(all, "E_INVALID line is too long", None);
     }
+}
+
+#[test]
+fn the_end_before_the_magic_has_gos_words() {
+    let missing = |bytes: &[u8]| {
+        let mut decoder = Decoder::default();
+        decoder.push(bytes);
+        while decoder.decode().is_some() {}
+        decoder.missing_magic()
+    };
+    assert_eq!(missing(b""), Some("EOF"));
+    assert_eq!(missing(b"  V"), Some("unexpected EOF"));
+    assert_eq!(missing(b"  V1"), None);
+    assert_eq!(missing(b"  V2"), None);
 }
 
 #[test]

@@ -147,8 +147,7 @@ clock back 50000h
 pauses t/ch => paused for 10s, repair, ann
 pauses t => paused for 2592000s
 +6s
-stop
-restart
+{end}
 pauses t/ch => paused for 3.99s, repair, ann
 pauses t => paused for 2591993.99s
 +4s
