@@ -127,7 +127,7 @@ impl Daemon {
         // Now the shards' listeners hold the addresses.
         drop(ready.reserved);
         let Shared { info, post, .. } = &plan.shared;
-        daemon.statsd = Some(statsd::start(info, post.clone()).map_err(no_thread)?);
+        daemon.statsd = statsd::start(info, post.clone()).map_err(no_thread)?;
         for (name, address) in daemon.addresses.named() {
             log_info!("{name}: listening on {address}");
         }
@@ -202,7 +202,10 @@ impl Daemon {
             }
         }
         log_info!("NSQ: stopping subsystems");
-        drop(self.statsd);
+        if let Some(pushing) = self.statsd {
+            log_info!("STATSD: closing");
+            drop(pushing);
+        }
         self.shared.lookup.stop();
         self.shared.metadata.stop();
         for thread in self.threads {

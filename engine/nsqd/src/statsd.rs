@@ -34,12 +34,12 @@ pub(crate) type Pushing = Sender<Infallible>;
 ///
 /// # Errors
 /// No thread could be started.
-pub(crate) fn start(info: &Info, post: Post) -> io::Result<Pushing> {
-    let (pushing, stop) = channel();
+pub(crate) fn start(info: &Info, post: Post) -> io::Result<Option<Pushing>> {
     let config = &info.config;
     if config.statsd_address.is_empty() {
-        return Ok(pushing);
+        return Ok(None);
     }
+    let (pushing, stop) = channel();
     let pusher = Pusher {
         address: config.statsd_address.clone(),
         interval: config.statsd_interval,
@@ -57,7 +57,7 @@ pub(crate) fn start(info: &Info, post: Post) -> io::Result<Pushing> {
     };
     let thread = Builder::new().name("statsd".to_owned());
     thread.spawn(move || pusher.run())?;
-    Ok(pushing)
+    Ok(Some(pushing))
 }
 
 struct Pusher {
@@ -80,7 +80,6 @@ impl Pusher {
                 log_error!("failed to create UDP socket to statsd({address}) - {why}");
             }
         }
-        log_info!("STATSD: closing");
     }
 
     /// Waits until `at`. Returns false, perhaps earlier, if the process ends.
