@@ -17,7 +17,7 @@ fn no_answer_and_no_line_of_the_log_has_the_password_of_a_url() {
     admin.wait_for("/api/topics/t/c", |channel| channel["depth"] == 1);
     let peeked = admin.json("/api/peek/t/c?from=oldest");
     let url = peeked["nodes"][0]["url"].as_str().expect("a URL");
-    test_support::assert_like(&url, &format!("http://{}/channel/peek?…", nsqd.http));
+    test_support::assert_like(url, &format!("http://{}/channel/peek?…", nsqd.http));
     let shown = admin.json("/config/nsqd_url_map");
     assert_eq!(shown[0], format!("{node}=http://op:xxxxx@{}/", nsqd.http));
     let shown = admin

@@ -293,7 +293,7 @@ fn a_node_that_does_not_say_what_it_can_do_has_done_nothing() {
     assert_eq!((result(1, "topic"), result(1, "result")), ("t", "partly"));
     for (index, node) in [(0, "n:3"), (1, "n:2")] {
         let message = result(index, "message");
-        assert_like(&message, &format!("…nothing was done at {node}…"));
+        assert_like(message, &format!("…nothing was done at {node}…"));
     }
     assert_eq!(acts(&able), ["/topic/pause?topic=t&for=1h"]);
     assert_eq!([acts(&garbled), acts(&alone)].concat(), [""; 0]);

@@ -224,7 +224,7 @@ async fn requests_carry_form_and_secret() {
             .collect();
         assert_eq!(targets, ["/lookup?topic=t", "/topics", "/nodes"]);
         for head in &requests {
-            test_support::assert_like(&head, "…accept: application/vnd.nsq; version=1.0\r\n…");
+            test_support::assert_like(head, "…accept: application/vnd.nsq; version=1.0\r\n…");
             assert_eq!(
                 head.contains("authorization: Bearer hush\r\n"),
                 expected,

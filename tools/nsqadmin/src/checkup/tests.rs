@@ -721,7 +721,7 @@ fn a_producer_that_publishes_more_than_it_used_to_explains_a_backlog() {
     ));
     let sentence = sentences(&last)[0];
     assert_like(
-        &sentence,
+        sentence,
         "…A producer has grown: shop (host-a): 200/s instead of the usual 2/s",
     );
     // A restarted node counts from 0, and so do its producers.
@@ -833,7 +833,7 @@ fn a_client_at_several_nodes_has_a_usual_rate_at_each() {
     last = checker.check(round(20, &nodes));
     let sentence = sentences(&last)[0];
     assert_like(
-        &sentence,
+        sentence,
         "…A producer has grown: shop (host-a): 80/s instead of the usual…",
     );
 }
@@ -967,9 +967,9 @@ fn metrics_of_a_node_tell_its_shards_and_its_disk() {
     // After 95 s, 905 GB are free.
     assert!((node.disk.unwrap().full_in.unwrap() - 905.0).abs() < 1e-6);
     let sentences = sentences(&last);
-    assert_like(&sentences[0], "Disk full in about 15m (905GB free)…");
+    assert_like(sentences[0], "Disk full in about 15m (905GB free)…");
     assert_like(
-        &sentences[1],
+        sentences[1],
         "Shard 1 uses 95 % of its core; t has 100 of its 100…",
     );
 }

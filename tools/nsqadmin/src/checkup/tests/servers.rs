@@ -26,7 +26,7 @@ fn a_node_that_is_back_is_no_concern_until_the_consumers_have_had_time_to_find_i
     }
     let (step, sentence) = &concerns[0];
     assert_eq!((*step - 20) * STEP, 90, "{sentence}");
-    test_support::assert_like(&sentence, "…No consumer at n:2, where 7 messages wait…");
+    test_support::assert_like(sentence, "…No consumer at n:2, where 7 messages wait…");
 }
 
 #[test]
