@@ -23,7 +23,8 @@ use crate::platform;
 const PIECE_BYTES: usize = 1 << 20;
 
 impl<F: Files> LogDirectory<'_, F> {
-    /// Reads the messages `indices` through the page cache, up to the first message that is not whole. A failure or damage is not reported here: the load that follows finds and reports it.
+    /// Reads the messages `indices` through the page cache, up to the first message that is not whole. A failure or damage is
+    /// not reported here: the load that follows finds and reports it.
     pub(super) fn peek(
         &self,
         segment: SegmentNumber,

@@ -33,7 +33,7 @@ impl<F: Files> Opening<'_, F> {
     pub(super) fn read_checkpoints(&mut self, entries: &[Entry]) -> Result<(), DiskError> {
         let mut whole = [const { None }; PLACES];
         let mut is_unread = false;
-        let mut newer_number = 0;
+        let mut unknown_number = 0;
         let file = entries.iter().find(|entry| entry.name == CHECKPOINT_FILE);
         let file_bytes = file.map_or(0, |entry| entry.bytes);
         self.recovered.recorded_ns = file.map_or(0, |entry| entry.modified_ns);
@@ -66,7 +66,7 @@ impl<F: Files> Opening<'_, F> {
                 Ok((PlaceContent::Inconsistent, _)) => "contradicts itself".to_owned(),
                 Ok((PlaceContent::Unknown { version, number }, _)) => {
                     if number <= NUMBER_MAX {
-                        newer_number = newer_number.max(number);
+                        unknown_number = unknown_number.max(number);
                     }
                     format!("is of unknown version {version}")
                 }
@@ -81,7 +81,7 @@ impl<F: Files> Opening<'_, F> {
             let detail = format!("checkpoint in place {place} {trouble}");
             self.report(kind, CHECKPOINT_FILE, NO_SEQS, detail);
         }
-        self.judge_places(&whole, newer_number, is_unread);
+        self.judge_places(&whole, unknown_number, is_unread);
         if file.is_none() {
             self.log.checkpoints.begin_new_file();
         }
@@ -162,11 +162,11 @@ impl<F: Files> Opening<'_, F> {
     /// writes its first one. So a checkpoint with the sync flag is durable if there is a newer checkpoint. Only the newest
     /// checkpoint may have been cut off before its sync ended. A checkpoint that cannot be
     /// read now may be readable at the next start, so new checkpoints get numbers above any that it may have. They also get
-    /// numbers above `newer_number`, the highest one of an unknown version: a later program reads that checkpoint.
+    /// numbers above `unknown_number`, the highest one of an unknown version: another program reads that checkpoint.
     fn judge_places(
         &mut self,
         whole: &[Option<Found>; PLACES],
-        newer_number: u64,
+        unknown_number: u64,
         is_unread: bool,
     ) {
         let number = |found: &Found| found.number;
@@ -178,7 +178,7 @@ impl<F: Files> Opening<'_, F> {
         let newest_number = newest.map_or(0, number);
         let older = found().filter(|found| found.sync && found.number != newest_number);
         let durable = older.max_by_key(|found| found.number);
-        let last_number = newest_number.max(newer_number);
+        let last_number = newest_number.max(unknown_number);
         let last_number = last_number + if is_unread { UNREAD_NUMBERS } else { 0 };
         let durable_number = durable.map_or(0, number);
         // Until another one is durable, a power failure may bring back any of them.

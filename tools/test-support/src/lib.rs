@@ -42,7 +42,8 @@ pub fn wait_until(timeout: Duration, mut done: impl FnMut() -> bool) -> bool {
     }
 }
 
-/// Checks that a text is like a pattern, in which `…` stands for any text, also for none: `begin…`, `…part…`, `…part…part…end`.
+/// Checks that a text is like a pattern, in which `…` stands for any text, also for none: `begin…`, `…part…`,
+/// `…part…part…end`.
 ///
 /// # Panics
 /// The text is different. The message has the whole text.

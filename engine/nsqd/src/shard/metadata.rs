@@ -5,7 +5,7 @@
 
 use crate::reactor;
 use crate::shard::Shard;
-use crate::shard::storage::KeeperJob;
+use crate::shard::storage::{KeeperJob, RETRY_PAUSE};
 use diskq::{DataPath, Tombstone, TopicFacts};
 use diskq_import::Metadata;
 use engine_rules::{Refusal, ShardId, TaskId, Wakeup};
@@ -15,10 +15,6 @@ use std::io;
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread::{Builder, JoinHandle};
-use std::time::Duration;
-
-/// The pause between a failed write of nsqd.dat and the next try.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 impl Shard {
     /// Tells the task that waits that a log is deleted, or that its deletion failed. Keeps the tombstone until nsqd.dat

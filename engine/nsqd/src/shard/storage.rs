@@ -34,8 +34,8 @@ use wire::go_error::system_text;
 /// have stored in the same file system.
 const SYNCS_TOGETHER: usize = 32;
 
-/// The pause between a failed deletion and the next try.
-const RETRY_PAUSE: Duration = Duration::from_secs(1);
+/// The pause between a failed deletion, or a failed write of nsqd.dat, and the next try.
+pub(super) const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// A job for the keeper.
 pub(crate) enum KeeperJob {
@@ -156,7 +156,7 @@ impl From<DeletedLog> for Deletion {
     }
 }
 
-/// The deletions that failed, and when each is tried again.
+/// The deletions that failed, and when each is tried again, the earliest first.
 #[derive(Default)]
 struct FailedDeletions {
     waiting: Vec<(Instant, Deletion)>,
@@ -169,7 +169,7 @@ impl FailedDeletions {
 
     /// The time until the next deletion is due.
     fn due_in(&self) -> Option<Duration> {
-        let at = self.waiting.iter().map(|(at, _)| *at).min()?;
+        let (at, _) = self.waiting.first()?;
         Some(at.saturating_duration_since(Instant::now()))
     }
 

@@ -522,6 +522,7 @@ impl Broker {
         Ok(())
     }
 
+    /// Does what [`Broker::permit`] says, when permits are needed at all. Not inlined: nearly always they are not.
     #[inline(never)]
     fn check_permit(
         &mut self,
