@@ -28,7 +28,7 @@ use test_support::tmpfs::Tmpfs;
 
 /// The longest time for all checks. They take two minutes beside other builds, and nine minutes with ten times as many
 /// processes as cores. Each gives up by itself.
-const CHECKS_TIMEOUT: Duration = Duration::from_secs(1_200);
+const CHECKS_TIMEOUT: Duration = Duration::from_secs(2_400);
 
 /// Starts an nsqadmin. Everybody may read bodies, unless there are admins.
 fn start(args: &[String]) -> Admin {

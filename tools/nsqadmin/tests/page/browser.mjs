@@ -20,8 +20,8 @@ const NO_PAST = /404 .*\/api\/live\/(history|topics|nodes)/;
 // Chromium sometimes hangs before it has loaded anything.
 const STARTS = 3;
 
-// The longest wait for anything in the page, in milliseconds. The machine may be busy.
-const TIMEOUT = 40_000;
+// The longest wait for anything in the page, in milliseconds. A busy machine may take long.
+const TIMEOUT = 120_000;
 
 export class Browser {
   #chromium;

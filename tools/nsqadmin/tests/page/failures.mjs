@@ -114,7 +114,7 @@ export const checks = {
     equal([await row.getByText("inactive").count(), await row.getByText("–", { exact: true }).count() > 3], [0, true], "a topic of a silent node");
     const bar = page.getByRole("alert").filter({ hasText: "The figures are those of" });
     equal(await bar.count(), 0, "a bar before the figures are old");
-    await bar.getByText("nsqadmin gets new ones seldom: a server answers slowly").waitFor({ timeout: 40_000 });
+    await bar.getByText("nsqadmin gets new ones seldom: a server answers slowly").waitFor();
     await page.unrouteAll({ behavior: "wait" });
     await until(async () => await bar.count() === 0, "the bar goes");
     await row.getByText("unknown", { exact: true }).waitFor({ state: "detached" });
