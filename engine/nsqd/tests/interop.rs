@@ -18,7 +18,7 @@ use crate::support::{Broker, Certificates, go_program, node_program, python_prog
 const MESSAGES: usize = 20_000;
 
 /// The message timeout of clients that cannot ask for one. The scenarios use the same number.
-const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=15s";
+const MSG_TIMEOUT_FLAG: &str = "--msg-timeout=30s";
 
 /// The longest wait for a scenario, which gives up by itself after 300 s.
 const SCENARIO_TIMEOUT: Duration = Duration::from_secs(400);

@@ -1,10 +1,8 @@
 //! Counts every allocation while messages are published, delivered, finished, requeued and
 //! redelivered in the steady state. The message path must allocate nothing per message.
 
-mod counting;
-mod path;
-
-use path::{Counter, MessagePath, Part};
+use crate::counting;
+use crate::path::{Counter, MessagePath, Part};
 use std::cell::Cell;
 
 /// Counts the allocations of the broker.

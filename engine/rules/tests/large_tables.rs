@@ -1,12 +1,9 @@
 //! The tables of topics that recognise messages hold up no turn: their memory comes from the system when it is first used,
 //! and a large batch costs no more per message than a small one.
 
-#[path = "path/shell.rs"]
-mod shell;
-
+use crate::path::shell::{Counter, Part, Shell, messages, options};
 use engine_rules::{ContentKey, ContentRule, DedupRule, DedupRules, KeyWindow, PublisherRule};
 use rustix::time::{ClockId, clock_gettime};
-use shell::{Counter, Part, Shell, messages, options};
 use std::time::Duration;
 use wire::encode;
 use wire::name::{ChannelName, TopicName};

@@ -1,13 +1,11 @@
 //! The broker processes the messages of a channel in slices. The tests check the length of a slice,
 //! and the state after a crash or an operator's command between two slices.
 
-mod counting;
-mod lists;
-
+use crate::counting;
+use crate::lists::{self, CHANNEL, PAUSE, TOPIC, TURN_ENTRIES, World, topic};
 use diskq::{ChannelFacts, TopicFacts, open_log};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{AdminError, Broker, ClientId, Now, Outcome, Output, Pause, TaskId};
-use lists::{CHANNEL, PAUSE, TOPIC, TURN_ENTRIES, World, topic};
 use std::path::Path;
 use std::time::Duration;
 use wire::encode;

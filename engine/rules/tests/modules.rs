@@ -1,9 +1,7 @@
 //! Checks the files of the whole workspace: no module of a crate depends on itself, directly or through others, and each
 //! test file belongs to a test target.
 
-mod module_graph;
-
-use module_graph::ModuleGraph;
+use crate::module_graph::ModuleGraph;
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -3,8 +3,6 @@
 //! the reactor. None of the four crates depends on a crate that makes system calls. The lines of the pages have at most 120
 //! characters; `pages/` checks what the pages say.
 
-mod pages;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::{Path, PathBuf};

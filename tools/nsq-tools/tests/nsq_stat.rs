@@ -161,7 +161,7 @@ fn an_nsqd_that_wants_https_is_asked_again() {
     let nsqd = Daemon::nsqd(&[&[&*cert_flag, &*key_flag], &https[..]].concat());
     nsqd.get("/stats").expect_status(403);
     let address = format!("-nsqd-http-address={}", nsqd.http);
-    let args = format!("-topic=t -channel=c -count=1 -interval=10ms {address}");
+    let args = format!("-topic=t -channel=c -count=1 -interval=10ms {PATIENT} {address}");
     let exit = nsq_stat(&args);
     assert!(
         exit.code() == 1 && exit.stderr.contains("certificate"),

@@ -10,7 +10,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::time::sleep;
 
 use crate::checkup::{Checker, Checkup, LookupdRound, Round};
-use crate::cluster::{Builds, Cluster, Gathered, Refusal, Stats, Warnings};
+use crate::cluster::{Builds, Cluster, Gathered, Refusal, Stats, Surveyed, Warnings};
 use crate::config::LiveFlags;
 use crate::figures::{NodeStats, Now};
 use crate::history::History;
@@ -296,7 +296,7 @@ impl Task {
             round.add_failure(&address, "it does not say what it is (/info)".to_owned());
         }
         let known = known.to_vec();
-        let answers = self.cluster.survey(known, &self.builds, warnings).await;
+        let answers = Surveyed::of_all(&self.cluster, known, &self.builds, warnings).await;
         self.builds = Builds::new();
         let gathered = answers.into_iter().map(|answer| {
             let node = answer.node;

@@ -1,7 +1,7 @@
 //! The message path without sockets, for tests that count its cost: a broker with a producer and a
 //! consumer, and their bytes.
 
-mod shell;
+pub(crate) mod shell;
 
 use engine_rules::ClientId;
 pub(crate) use shell::{Counter, Part};

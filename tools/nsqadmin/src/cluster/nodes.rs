@@ -317,6 +317,20 @@ impl Cluster {
             identity,
         }
     }
+
+    /// Returns the nsqds of direct mode that are not among these targets, because they did not say what
+    /// they are.
+    pub fn silent_nsqds(&self, targets: &[Target]) -> Vec<String> {
+        if self.is_lookup_mode() {
+            return Vec::new();
+        }
+        let is_known = |address: &String| {
+            let url = format!("http://{address}");
+            targets.iter().any(|target| target.url == url)
+        };
+        let silent = self.nsqds.iter().filter(|address| !is_known(address));
+        silent.cloned().collect()
+    }
 }
 
 /// Returns the nodes in the answers of nsqlookupds to `/nodes`.

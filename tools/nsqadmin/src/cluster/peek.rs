@@ -257,18 +257,18 @@ pub struct Peeked {
     pub found: Found,
 }
 
-impl Cluster {
+impl Peek {
     /// Asks the nodes of a topic for messages, or one node. An empty `node` stands for all.
     ///
     /// # Errors
     /// No server knows the topic (404), the node does not have the topic (404), or no server answered.
-    pub async fn peek(
+    pub async fn ask(
         &self,
-        peek: &Peek,
+        cluster: &Cluster,
         node: &str,
         warnings: &mut Warnings,
     ) -> Result<Vec<Peeked>, Refusal> {
-        let mut targets = self.producers(&peek.topic, warnings).await?.targets;
+        let mut targets = cluster.producers(&self.topic, warnings).await?.targets;
         if !node.is_empty() {
             targets.retain(|target| target.identity.address == node);
             if targets.is_empty() {
@@ -280,8 +280,8 @@ impl Cluster {
             warnings.add_text(format!("{left_out} nsqds are not asked: choose a node"));
             targets.truncate(NODES_MAX);
         }
-        let asked = self.each(targets, |upstream, target| {
-            peek_at(upstream, target, peek.clone())
+        let asked = cluster.each(targets, |upstream, target| {
+            peek_at(upstream, target, self.clone())
         });
         Ok(asked.await)
     }

@@ -38,36 +38,22 @@ pub struct Build {
 /// The builds of nodes by `host:port`.
 pub type Builds = BTreeMap<String, Build>;
 
-impl Cluster {
+impl Surveyed {
     /// Asks nodes for everything that a checkup needs. `targets` beyond the limit on nodes are left out
     /// with a warning. Nodes in `builds` are not asked what they are, unless they were started anew.
-    pub async fn survey(
-        &self,
+    pub async fn of_all(
+        cluster: &Cluster,
         targets: Vec<Target>,
         builds: &Builds,
         warnings: &mut Warnings,
     ) -> Vec<Surveyed> {
-        let targets = self.within_limit(targets, warnings);
+        let targets = cluster.within_limit(targets, warnings);
         let path = Stats::default().with_clients().path();
-        let asked = self.each(targets, |upstream, target| {
+        let asked = cluster.each(targets, |upstream, target| {
             let build = builds.get(&target.identity.address).cloned();
             survey_of(upstream, target, path.clone(), build)
         });
         asked.await
-    }
-
-    /// Returns the nsqds of direct mode that are not among these targets, because they did not say what
-    /// they are.
-    pub fn silent_nsqds(&self, targets: &[Target]) -> Vec<String> {
-        if self.is_lookup_mode() {
-            return Vec::new();
-        }
-        let is_known = |address: &String| {
-            let url = format!("http://{address}");
-            targets.iter().any(|target| target.url == url)
-        };
-        let silent = self.nsqds.iter().filter(|address| !is_known(address));
-        silent.cloned().collect()
     }
 }
 

@@ -19,6 +19,7 @@
 //   night      {admin, hasty, nsqds, lookupds} of a cluster for faults: three nsqds, and two nsqlookupds as {http, tcp}. `hasty` is an
 //              nsqadmin that waits for answers for a second only. `disk` is the directory of the last nsqd's small file system, or null
 //   pictures   the directory for screenshots: those of failures, and with PAGE_PICTURES those of all pages
+// PAGE_MEASURE=1 holds the goals for times, on a machine that does nothing else.
 // PAGE_CHECK=part runs only the checks whose names contain `part`. Several parts are separated by |.
 
 import { Browser } from "./browser.mjs";

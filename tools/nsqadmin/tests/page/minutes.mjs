@@ -5,9 +5,8 @@
 
 import { appendFileSync, writeFileSync } from "node:fs";
 
-import { accessible, equal, picture, until } from "./browser.mjs";
+import { MEASURES, accessible, equal, picture, until } from "./browser.mjs";
 import { channelAt, consume, finish, make, pause, produce, publishBody, registerAt, remove } from "./daemons.mjs";
-import { Pace, QUIET_FACTOR_MAX } from "./pace.mjs";
 
 // Most clicks from the first page to a fact.
 const CLICKS_MAX = 2;
@@ -99,12 +98,9 @@ async function look(browser, cluster, { what, since, within, name, says, steps =
   return page;
 }
 
-// Fails if `taken` seconds are more than the goal. On a quiet machine, 1 to 2 s are added to the goal. On a busy one, 90 s are added: a
-// factor would mean little, because the fixed times of the operator are most of the goal.
+// A measurement fails if `taken` seconds are more than the goal by more than 2 s, the time of a poll.
 function isInTime(what, taken, goal) {
-  const factor = new Pace().factor();
-  const most = goal + (factor > QUIET_FACTOR_MAX ? 9 * factor : factor);
-  if (taken > most) throw new Error(`${what}: ${taken.toFixed(1)} s, and at most ${most.toFixed(1)} s are good`);
+  if (MEASURES && taken > goal + 2) throw new Error(`${what}: ${taken.toFixed(1)} s, and ${goal} s are good`);
 }
 
 // Waits until the usual rate of the steady producer is known.

@@ -26,7 +26,7 @@ const (
 	producers           = 4
 	ready               = 100 // Per consumer connection.
 	handlers            = 4  // Per consumer connection.
-	msgTimeout          = 15 * time.Second
+	msgTimeout          = 30 * time.Second
 	touchHold           = msgTimeout + 2*time.Second
 	touchEvery          = time.Second
 	earlyTolerance      = 5 * time.Millisecond // Granularity of the clocks.
