@@ -254,33 +254,5 @@ pub fn push_label(labels: &mut String, name: &str, value: &str) {
     labels.push('"');
 }
 
-/// Returns the table of metrics with the names of their labels.
-#[must_use]
-pub fn table(families: &[(Family, &str)]) -> String {
-    let mut table = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
-    for (family, labels) in families {
-        let (name, help) = (family.name, family.help);
-        let kind = family.kind.word();
-        // Writing to memory does not fail.
-        let _ = writeln!(table, "| `{name}` | {kind} | {labels} | {help} |");
-    }
-    table
-}
-
-/// Returns the page with another table between `<!-- title -->` and `<!-- end of title -->`.
-///
-/// # Panics
-/// If the page lacks one of these lines.
-#[must_use]
-pub fn page_with_table(page: &str, title: &str, table: &str) -> String {
-    let (start, end) = (
-        format!("<!-- {title} -->\n"),
-        format!("<!-- end of {title} -->"),
-    );
-    let (before, rest) = page.split_once(&start).expect("the mark is there");
-    let (_, after) = rest.split_once(&end).expect("the end mark is there");
-    format!("{before}{start}{table}{end}{after}")
-}
-
 #[cfg(test)]
 mod tests;

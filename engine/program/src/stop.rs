@@ -1,12 +1,14 @@
-//! The signals of a daemon, and its end after a panic.
+//! The run of a daemon, its signals, and its end after a panic.
 
 use std::io;
-use std::{panic, process};
+use std::panic;
+use std::process::{self, ExitCode};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
 use signal_hook::iterator::{Handle, Signals};
 
-use crate::{log, log_fatal};
+use crate::log::{self, Level, Style};
+use crate::{log_fatal, thread_refused};
 
 /// Makes a panic on any thread end the process, whatever the build's profile: no daemon continues
 /// with a thread missing.
@@ -16,6 +18,21 @@ pub fn abort_on_panic() {
         report(panic);
         process::abort();
     }));
+}
+
+/// Starts the log and runs a daemon to its end. Returns the result of `main`. The error of `run` is the text for the FATAL
+/// line.
+pub fn run_daemon(
+    level: Level,
+    style: Style,
+    run: impl FnOnce() -> Result<ExitCode, String>,
+) -> ExitCode {
+    let started = log::init(level, style);
+    let started = started.map_err(|error| thread_refused("the log's thread", &error));
+    started.and_then(|()| run()).unwrap_or_else(|why| {
+        log_fatal!("{why}");
+        ExitCode::from(1)
+    })
 }
 
 /// The signals that a daemon handles.
@@ -80,7 +97,6 @@ impl StopSignals {
                 SIGHUP => reload(),
                 SIGQUIT => {
                     log_fatal!("SIGQUIT: ending at once");
-                    log::flush();
                     return false;
                 }
                 // NSQ's daemons survive SIGUSR1 and SIGUSR2, and scripts may rely on that.

@@ -202,6 +202,7 @@ fn labels<const N: usize>(values: [&str; N]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use test_support::tables;
 
     /// docs/reference/metrics.md holds a table of all metrics, and it is this one. To write it anew, run this test
     /// with UPDATE_DOCS=1.
@@ -209,9 +210,9 @@ mod tests {
     fn the_documentation_has_every_metric() {
         let rows = std::iter::once(&BUILD).chain(ROWS);
         let all: Vec<_> = rows.map(|(family, labels, _)| (*family, *labels)).collect();
-        let table = program::metrics::table(&all);
+        let table = tables::of_metrics(&all);
         test_support::pages::check("reference/metrics.md", |page| {
-            program::metrics::page_with_table(page, "nsqadmin's metrics", &table)
+            tables::page_with_table(page, "nsqadmin's metrics", &table)
         });
     }
 }
