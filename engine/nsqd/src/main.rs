@@ -30,8 +30,7 @@ fn run(config: Config, inherited: InheritedSockets) -> Result<ExitCode, String> 
     // Before any other thread, so that none of them takes the signals.
     let signals = StopSignals::catch_with_hangup()
         .map_err(|error| format!("cannot receive signals: {error}"))?;
-    let ender = signals.ender();
-    let daemon = Daemon::start(config, inherited, move || ender.end())?;
+    let daemon = Daemon::start(config, inherited, signals.ender())?;
     let stops = |signal| signal == StopSignal::Interrupt || !daemon.drains_instead();
     if !signals.wait(|| daemon.reload(), stops) {
         return Ok(ExitCode::from(2));

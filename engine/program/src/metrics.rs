@@ -9,7 +9,7 @@
 
 mod process;
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 pub use process::{PROCESS, append_process};
 
@@ -95,28 +95,30 @@ impl From<f64> for Number {
 }
 
 /// The text while it is written.
-#[derive(Debug, Default)]
-pub struct Exposition {
+pub struct Exposition<'r> {
     /// The family whose samples come next. Its head is written before its first sample.
     family: Option<Family>,
     is_head_due: bool,
-    /// The parts that are complete, unless there is a `receiver`.
-    parts: Vec<String>,
     part: String,
-    receiver: Option<Receiver>,
+    /// Gets the parts that are complete.
+    receive: Box<dyn FnMut(String) + Send + 'r>,
     /// The bounds of the last histogram, and their texts. Histograms of a family have the same bounds, and a number takes
     /// longer to write than the rest of a line.
     bounds: Vec<f64>,
     bound_texts: Vec<String>,
 }
 
-impl Exposition {
+impl<'r> Exposition<'r> {
     /// Returns an empty text, whose parts go to `receive` as soon as they are complete.
     #[must_use]
-    pub fn in_parts(receive: impl FnMut(String) + Send + 'static) -> Exposition {
+    pub fn new(receive: impl FnMut(String) + Send + 'r) -> Exposition<'r> {
         Exposition {
-            receiver: Some(Receiver(Box::new(receive))),
-            ..Exposition::default()
+            family: None,
+            is_head_due: false,
+            part: String::new(),
+            receive: Box::new(receive),
+            bounds: Vec::new(),
+            bound_texts: Vec::new(),
         }
     }
 
@@ -205,34 +207,15 @@ impl Exposition {
     fn cut(&mut self) {
         if self.part.len() >= PART_BYTES {
             let next = String::with_capacity(PART_BYTES + PART_EXCESS);
-            let part = std::mem::replace(&mut self.part, next);
-            self.hand_over(part);
+            (self.receive)(std::mem::replace(&mut self.part, next));
         }
     }
 
-    fn hand_over(&mut self, part: String) {
-        match &mut self.receiver {
-            Some(Receiver(receive)) => receive(part),
-            None => self.parts.push(part),
-        }
-    }
-
-    /// Ends the text, and returns the parts that were not received.
-    pub fn end(mut self) -> Vec<String> {
+    /// Ends the text.
+    pub fn end(mut self) {
         if !self.part.is_empty() {
-            let part = std::mem::take(&mut self.part);
-            self.hand_over(part);
+            (self.receive)(self.part);
         }
-        self.parts
-    }
-}
-
-/// The function that gets the parts of a text.
-struct Receiver(Box<dyn FnMut(String) + Send>);
-
-impl fmt::Debug for Receiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Receiver")
     }
 }
 

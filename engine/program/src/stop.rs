@@ -5,7 +5,7 @@ use std::panic;
 use std::process::{self, ExitCode};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::{Handle, Signals};
+use signal_hook::iterator::Signals;
 
 use crate::log::{self, Level, Style};
 use crate::{log_fatal, thread_refused};
@@ -49,17 +49,6 @@ pub enum StopSignal {
     Terminate,
 }
 
-/// Ends a daemon that waits for signals.
-#[derive(Clone, Debug)]
-pub struct Ender(Handle);
-
-impl Ender {
-    /// Makes [`StopSignals::wait`] return true, like a signal that stops the daemon.
-    pub fn end(&self) {
-        self.0.close();
-    }
-}
-
 impl StopSignals {
     /// Takes the signals over. A program calls this before it starts threads, so that no thread
     /// gets the signals. SIGHUP still ends the program.
@@ -81,14 +70,15 @@ impl StopSignals {
         Ok(caught)
     }
 
-    /// Returns the means by which another thread ends the wait.
-    pub fn ender(&self) -> Ender {
-        Ender(self.signals.handle())
+    /// Returns a function with which another thread ends the wait.
+    pub fn ender(&self) -> impl FnOnce() + Send + 'static {
+        let handle = self.signals.handle();
+        move || handle.close()
     }
 
-    /// Waits for a signal that ends the daemon, or for an [`Ender`]. Returns false if the daemon is
-    /// to end at once, as if it were killed. Calls `reload` at each SIGHUP. Calls `stops` at each
-    /// SIGINT and SIGTERM. The daemon goes on if `stops` returns false.
+    /// Waits for a signal that ends the daemon, or for the function of [`StopSignals::ender`]. Returns false if the
+    /// daemon is to end at once, as if it were killed. Calls `reload` at each SIGHUP. Calls `stops` at each SIGINT and
+    /// SIGTERM. The daemon goes on if `stops` returns false.
     pub fn wait(mut self, reload: impl Fn(), stops: impl Fn(StopSignal) -> bool) -> bool {
         for signal in self.signals.forever() {
             match signal {
@@ -103,7 +93,7 @@ impl StopSignals {
                 _ => {}
             }
         }
-        // An `Ender` has ended the signals.
+        // The function of `ender` has ended the signals.
         true
     }
 }

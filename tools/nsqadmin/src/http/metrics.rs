@@ -168,14 +168,16 @@ impl Seen {
 
 /// Answers `/metrics`.
 pub(super) fn metrics(app: &App) -> Reply {
-    let mut out = Exposition::default();
+    let mut text = String::new();
+    let mut out = Exposition::new(|part| text += &part);
     let seen = Seen::of(app);
     append(&mut out, &BUILD, &seen);
     append_process(&mut out, app.started);
     for row in ROWS {
         append(&mut out, row, &seen);
     }
-    Reply::new(StatusCode::OK, CONTENT_TYPE, out.end().concat())
+    out.end();
+    Reply::new(StatusCode::OK, CONTENT_TYPE, text)
 }
 
 fn append(out: &mut Exposition, (family, names, read): &Row, seen: &Seen) {
