@@ -230,8 +230,11 @@ fn tell_start(config: &Config) {
     log_info!("{}", config::version_line());
     log_info!("{}", version::of_ringq());
     log_info!("ID: {}", config.node_id);
-    for sentence in config.options.ignored().iter().chain(&config.useless()) {
-        log_warn!("{sentence}");
+    for ignored in config.options.ignored() {
+        log_warn!("{ignored}");
+    }
+    for useless in config.useless() {
+        log_warn!("{useless}");
     }
 }
 

@@ -29,8 +29,8 @@ pub fn run_daemon(
 ) -> ExitCode {
     let started = log::init(level, style);
     let started = started.map_err(|error| thread_refused("the log's thread", &error));
-    started.and_then(|()| run()).unwrap_or_else(|why| {
-        log_fatal!("{why}");
+    started.and_then(|()| run()).unwrap_or_else(|error| {
+        log_fatal!("{error}");
         ExitCode::from(1)
     })
 }
