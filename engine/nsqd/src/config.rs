@@ -12,6 +12,7 @@ use program::flag;
 use program::http::HttpTimeouts;
 use program::log::Level;
 use program::{Exit, Options, Program, version};
+use wire::limits::Limits;
 
 mod checks;
 mod rules;
@@ -161,6 +162,17 @@ impl Config {
     /// Returns whether a certificate or its key is configured. A start fails if only one of them is.
     pub fn has_certificate(&self) -> bool {
         !self.tls_cert.is_empty() || !self.tls_key.is_empty()
+    }
+
+    /// Returns the largest sizes and numbers in commands.
+    pub(crate) fn limits(&self) -> Limits {
+        let narrow = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
+        Limits {
+            message_bytes_max: narrow(self.msg_bytes_max),
+            body_bytes_max: narrow(self.body_bytes_max),
+            rdy_count_max: i64::try_from(self.rdy_count_max).unwrap_or(i64::MAX),
+            req_timeout_max: self.req_timeout_max,
+        }
     }
 
     /// Reads the command line, without the program's name.

@@ -21,7 +21,7 @@ use crate::shard::metadata::MetadataWriter;
 use crate::shard::storage::Storage;
 use crate::shard::{Clock, Shard, Shared};
 use crate::thread_pool::{Bounds, ThreadPool};
-use crate::tls::{ListenerTls, LookupSettings};
+use crate::tls::ListenerTls;
 use crate::{config, preflight, statsd, tls};
 use diskq::{DataPath, DataPathLock, Keeper, OsFiles};
 use diskq_import::Metadata;
@@ -29,7 +29,6 @@ use engine_rules::{Owed, ShardId};
 use futures_channel::oneshot;
 use futures_lite::future::block_on;
 use program::check::State;
-use program::http_client::HttpSettings;
 use program::inherited::InheritedSockets;
 use program::{log, log_error, log_info, log_warn, version};
 use recovery::StoredTopics;
@@ -75,7 +74,8 @@ impl Daemon {
         end: impl FnOnce() + Send + 'static,
     ) -> Result<Daemon, String> {
         let lock = lock(&config.data_path)?;
-        let checked = check(&mut config).map_err(not_instantiated)?;
+        let checked = tls::check(&mut config).map_err(not_instantiated)?;
+        tell_start(&config);
         let ready = preflight::prepare(&config, inherited)
             .map_err(|finding| not_instantiated(finding.to_string()))?;
         let shard_count = u32::try_from(config.shard_count.get()).unwrap_or(u32::MAX);
@@ -108,7 +108,7 @@ impl Daemon {
                 drain: drain.map_err(no_thread)?,
                 is_started: Arc::default(),
                 info,
-                tls: checked.tls,
+                tls: checked.tls.map(ListenerTls::new),
                 reports: ThreadPool::start("reports", REPORTS).map_err(no_thread)?,
                 peek_threads: ThreadPool::start("peeks", REPORTS).map_err(no_thread)?,
                 peeks,
@@ -225,19 +225,8 @@ fn lock(data_path: &Path) -> Result<DataPathLock, String> {
         .map_err(|error| data_path::lock_failed(data_path, &error))
 }
 
-/// The settings that follow from the flags and from the files that they name.
-struct Checked {
-    tls: Option<ListenerTls>,
-    rules: Rules,
-    http: HttpSettings,
-    lookup: LookupSettings,
-}
-
-/// Checks the flags in nsqd's order, and logs the first lines of a start.
-fn check(config: &mut Config) -> Result<Checked, String> {
-    config.check_before_tls()?;
-    let tls = tls::configure(config)?.map(ListenerTls::new);
-    let rules = config.check_after_tls()?;
+/// Logs the first lines of a start.
+fn tell_start(config: &Config) {
     log_info!("{}", config::version_line());
     log_info!("{}", version::of_ringq());
     log_info!("ID: {}", config.node_id);
@@ -247,14 +236,6 @@ fn check(config: &mut Config) -> Result<Checked, String> {
     for useless in config.useless() {
         log_warn!("{useless}");
     }
-    let http = tls::http_settings(config)?;
-    let lookup = tls::lookup_settings(config, http.clone())?;
-    Ok(Checked {
-        tls,
-        rules,
-        http,
-        lookup,
-    })
 }
 
 /// Reads what the locked data path has for each shard, after a takeover of the original nsqd's files.

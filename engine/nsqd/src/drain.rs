@@ -38,12 +38,6 @@ pub(crate) struct DrainSwitch {
     is_draining: Arc<AtomicBool>,
 }
 
-/// The thread that follows the orders.
-struct DrainThread {
-    orders: Receiver<Order>,
-    is_draining: Arc<AtomicBool>,
-}
-
 /// An order to begin the drain, or to take it back.
 struct Order {
     is_draining: bool,
@@ -67,21 +61,18 @@ pub(crate) fn start(
     end: impl FnOnce() + Send + 'static,
 ) -> io::Result<DrainSwitch> {
     let (sender, orders) = channel();
-    let is_draining = Arc::<AtomicBool>::default();
-    let thread = DrainThread {
-        orders,
-        is_draining: is_draining.clone(),
+    let switch = DrainSwitch {
+        orders: sender,
+        is_draining: Arc::default(),
     };
+    let is_draining = switch.is_draining.clone();
     // The end of the process does not wait for this thread.
     Builder::new().name("drain".to_owned()).spawn(move || {
-        if thread.run(&shards, timeout) {
+        if run(&orders, &is_draining, &shards, timeout) {
             end();
         }
     })?;
-    Ok(DrainSwitch {
-        orders: sender,
-        is_draining,
-    })
+    Ok(switch)
 }
 
 impl DrainSwitch {
@@ -106,68 +97,62 @@ impl DrainSwitch {
     }
 }
 
-impl DrainThread {
-    /// Returns true when a drain is over, and false when the process ends for another reason.
-    fn run(&self, shards: &impl DrainedShards, timeout: Option<Duration>) -> bool {
-        let start = Instant::now();
-        let mut drain: Option<Drain> = None;
-        let mut look_at = start;
-        loop {
-            let order = match drain {
-                None => self.orders.recv().map_err(RecvTimeoutError::from),
-                Some(_) => {
-                    let wait = look_at.saturating_duration_since(Instant::now());
-                    self.orders.recv_timeout(wait)
+/// Follows the orders. Returns true when a drain is over, and false when the process ends for another reason.
+fn run(
+    orders: &Receiver<Order>,
+    is_draining: &AtomicBool,
+    shards: &impl DrainedShards,
+    timeout: Option<Duration>,
+) -> bool {
+    let start = Instant::now();
+    let mut drain: Option<Drain> = None;
+    let mut look_at = start;
+    loop {
+        let order = match drain {
+            None => orders.recv().map_err(RecvTimeoutError::from),
+            Some(_) => orders.recv_timeout(look_at.saturating_duration_since(Instant::now())),
+        };
+        match order {
+            Ok(order) => {
+                if is_draining.swap(order.is_draining, Ordering::Relaxed) != order.is_draining {
+                    follow(&order, shards);
                 }
-            };
-            match order {
-                Ok(order) => {
-                    self.follow(order.is_draining, order.source, shards);
-                    if !order.is_draining {
-                        drain = None;
-                    } else if drain.is_none() {
-                        drain = Some(Drain::begin(start.elapsed(), timeout));
-                        // The answer to the order leaves before the end of a process that owes nothing.
-                        look_at = Instant::now() + LOOK_EVERY;
-                    }
-                    // The operator may have closed the connection.
-                    let _ = order.done.send(());
-                }
-                Err(RecvTimeoutError::Disconnected) => return false,
-                Err(RecvTimeoutError::Timeout) => {
+                if !order.is_draining {
+                    drain = None;
+                } else if drain.is_none() {
+                    drain = Some(Drain::begin(start.elapsed(), timeout));
+                    // The answer to the order leaves before the end of a process that owes nothing.
                     look_at = Instant::now() + LOOK_EVERY;
-                    let Some(owed) = shards.owed() else {
-                        return false;
-                    };
-                    let step = drain.as_mut().map(|it| it.look(start.elapsed(), &owed));
-                    match step {
-                        Some(DrainStep::End(level, line)) => {
-                            tell(level, &line);
-                            return true;
-                        }
-                        Some(DrainStep::GoOn(Some((level, line)))) => tell(level, &line),
-                        Some(DrainStep::GoOn(None)) | None => {}
-                    }
+                }
+                // The operator may have closed the connection.
+                let _ = order.done.send(());
+            }
+            Err(RecvTimeoutError::Disconnected) => return false,
+            Err(RecvTimeoutError::Timeout) => {
+                look_at = Instant::now() + LOOK_EVERY;
+                let (Some(owed), Some(drain)) = (shards.owed(), &mut drain) else {
+                    return false;
+                };
+                let DrainStep { is_over, line } = drain.look(start.elapsed(), &owed);
+                if let Some((level, line)) = line {
+                    log_at!(log_level(level), "DRAIN: {line}");
+                }
+                if is_over {
+                    return true;
                 }
             }
         }
     }
-
-    fn follow(&self, is_draining: bool, source: &str, shards: &impl DrainedShards) {
-        if self.is_draining.swap(is_draining, Ordering::Relaxed) == is_draining {
-            return;
-        }
-        if is_draining {
-            log_info!("DRAIN: begins ({source})")
-        } else {
-            log_info!("DRAIN: taken back ({source}), publishes are taken again")
-        }
-        shards.set_draining(is_draining);
-    }
 }
 
-fn tell(level: Level, line: &str) {
-    log_at!(log_level(level), "DRAIN: {line}");
+fn follow(order: &Order, shards: &impl DrainedShards) {
+    let source = order.source;
+    if order.is_draining {
+        log_info!("DRAIN: begins ({source})")
+    } else {
+        log_info!("DRAIN: taken back ({source}), publishes are taken again")
+    }
+    shards.set_draining(order.is_draining);
 }
 
 /// Returns the level of the program's log for a line of the core, which knows no log.

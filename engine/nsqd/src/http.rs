@@ -10,6 +10,7 @@
 
 use std::sync::atomic::Ordering;
 
+use engine_rules::REMOTE_STREAK_MAX;
 use http::{Method, StatusCode};
 use program::http::{
     Failure, Head, HostNames, Io, Query, Reply, RequestBody, Route, Service, parse_query, profiler,
@@ -30,7 +31,7 @@ mod publish;
 mod route;
 mod stats;
 
-use admin::{Action, Command};
+use admin::Action;
 use bodies::Bodies;
 pub(crate) use broker::{HttpBroker, stats_of_all};
 pub(crate) use config::{LOG_LEVEL, LOOKUPD_ADDRESSES};
@@ -61,11 +62,7 @@ impl Service for HttpBroker {
         match endpoint {
             Endpoint::Ping => {
                 let health = broker.shared().health.get();
-                let status = match health {
-                    Ok(()) => StatusCode::OK,
-                    Err(_) => StatusCode::INTERNAL_SERVER_ERROR,
-                };
-                Ok(Reply::plain(status, health_text(&health)))
+                Ok(health_reply(&health, StatusCode::INTERNAL_SERVER_ERROR))
             }
             Endpoint::Ready => Ok(ready(broker)),
             Endpoint::Info => Ok(stats::info(broker.info())),
@@ -121,7 +118,8 @@ impl Service for HttpBroker {
     }
 
     fn is_better_elsewhere(&self) -> bool {
-        HttpBroker::is_better_elsewhere(self)
+        let (owner, count) = self.streak.get();
+        owner != self.shard.id && count >= REMOTE_STREAK_MAX
     }
 }
 
@@ -140,11 +138,15 @@ fn ready(broker: &HttpBroker) -> Reply {
         Some(phase) => Err(phase.to_owned()),
         None => shared.health.get(),
     };
-    let status = match ready {
+    health_reply(&ready, StatusCode::SERVICE_UNAVAILABLE)
+}
+
+fn health_reply(health: &Result<(), String>, unhealthy: StatusCode) -> Reply {
+    let status = match health {
         Ok(()) => StatusCode::OK,
-        Err(_) => StatusCode::SERVICE_UNAVAILABLE,
+        Err(_) => unhealthy,
     };
-    Reply::plain(status, health_text(&ready))
+    Reply::plain(status, health_text(health))
 }
 
 /// Returns the phase of the process, if clients should not be sent here because of it.

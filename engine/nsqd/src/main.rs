@@ -6,7 +6,6 @@ use nsqd::preflight;
 use program::check::Check;
 use program::inherited::InheritedSockets;
 use program::stop::{self, StopSignal, StopSignals};
-use program::{log, log_fatal, thread_refused};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -20,38 +19,22 @@ fn main() -> ExitCode {
         let form = config.check;
         return preflight::examine(config, inherited).print(form);
     }
-    if let Err(error) = log::init(config.log_level, config.options.log_style()) {
-        log_fatal!("{}", thread_refused("the log's thread", &error));
-        return ExitCode::from(1);
-    }
-    if let Err(error) = diskq::install_sigbus_reporter() {
-        log_fatal!("cannot install the reporter of SIGBUS: {error}");
-        log::flush();
-        return ExitCode::from(1);
-    }
+    let (level, style) = (config.log_level, config.options.log_style());
+    stop::run_daemon(level, style, || run(config, inherited))
+}
+
+/// Serves until a signal comes, or a drain is over. The error is the text for the FATAL line.
+fn run(config: Config, inherited: InheritedSockets) -> Result<ExitCode, String> {
+    diskq::install_sigbus_reporter()
+        .map_err(|error| format!("cannot install the reporter of SIGBUS: {error}"))?;
     // Before any other thread, so that none of them takes the signals.
-    let signals = match StopSignals::catch_with_hangup() {
-        Ok(signals) => signals,
-        Err(error) => {
-            log_fatal!("cannot receive signals: {error}");
-            log::flush();
-            return ExitCode::from(1);
-        }
-    };
-    let ender = signals.ender();
-    match Daemon::start(config, inherited, move || ender.end()) {
-        Ok(daemon) => {
-            let stops = |signal| signal == StopSignal::Interrupt || !daemon.drains_instead();
-            if !signals.wait(|| daemon.reload(), stops) {
-                return ExitCode::from(2);
-            }
-            daemon.stop();
-            ExitCode::SUCCESS
-        }
-        Err(error) => {
-            log_fatal!("{error}");
-            log::flush();
-            ExitCode::from(1)
-        }
+    let signals = StopSignals::catch_with_hangup()
+        .map_err(|error| format!("cannot receive signals: {error}"))?;
+    let daemon = Daemon::start(config, inherited, signals.ender())?;
+    let stops = |signal| signal == StopSignal::Interrupt || !daemon.drains_instead();
+    if !signals.wait(|| daemon.reload(), stops) {
+        return Ok(ExitCode::from(2));
     }
+    daemon.stop();
+    Ok(ExitCode::SUCCESS)
 }

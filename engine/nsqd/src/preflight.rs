@@ -60,22 +60,20 @@ pub(crate) fn prepare(config: &Config, inherited: InheritedSockets) -> Result<St
     let [tcp, http, https, unix, http_unix] = places(config, inherited)?;
     let mut reserved = Vec::new();
     let mut take = |place: Place<'_>| {
+        if place.is_off() {
+            return Ok(None);
+        }
         let place = place.reserve(config.unix_socket_mode.0, BIND_TIMEOUT)?;
         let found = place.address.clone();
         reserved.push(place);
-        Ok(found)
-    };
-    let tcp = take(tcp)?;
-    let mut take_unless_off = |place: Place<'_>| {
-        let taken = (!place.is_off()).then(|| take(place));
-        taken.transpose()
+        Ok(Some(found))
     };
     let addresses = Addresses {
-        tcp,
-        http: take_unless_off(http)?,
-        https: take_unless_off(https)?,
-        unix: take_unless_off(unix)?,
-        http_unix: take_unless_off(http_unix)?,
+        tcp: take(tcp)?.expect("this flag switches nothing off"),
+        http: take(http)?,
+        https: take(https)?,
+        unix: take(unix)?,
+        http_unix: take(http_unix)?,
     };
     Ok(StartPlan {
         engine,
@@ -87,7 +85,7 @@ pub(crate) fn prepare(config: &Config, inherited: InheritedSockets) -> Result<St
 /// Makes all checks. Blocks: some seconds on a slow disk, beside a backlog of the original nsqd, or if an nsqlookupd does not
 /// answer.
 pub fn examine(mut config: Config, inherited: InheritedSockets) -> Report {
-    let refused = tls::check_values(&mut config).err();
+    let refused = tls::check(&mut config).err();
     let has_good_flags = refused.is_none();
     let mut report = Report::new("nsqd");
     let mut doubts = config.options.ignored();

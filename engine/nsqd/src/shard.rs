@@ -32,7 +32,7 @@ use connection::Connection;
 use diskq::{Keeper, OsFiles, Tombstone};
 use engine_rules::{AuthQuery, Broker, ClientId, Grants, Now, Output, ShardId, TopicKey};
 use futures_lite::future;
-use health::{Health, ShardHealth};
+use health::Health;
 use mail::{Inbox, Mail, Post};
 use metadata::MetadataWriter;
 use program::{log_at, log_repeated, log_warn};
@@ -72,7 +72,8 @@ pub(crate) struct Shared {
 pub(crate) struct Shard {
     pub(crate) id: ShardId,
     pub(crate) shared: Shared,
-    health: ShardHealth,
+    /// The reason why the shard is unhealthy, as the others know it.
+    told_health: RefCell<Option<Arc<str>>>,
     /// The buffers into which sockets are read. One reader at a time has them, never across an await.
     buffers: RefCell<Buffers>,
     pub(crate) broker: RefCell<Broker>,
@@ -106,7 +107,7 @@ impl Shard {
     ) -> Rc<Shard> {
         Rc::new(Shard {
             id,
-            health: ShardHealth::new(id, shared.health.clone()),
+            told_health: RefCell::default(),
             buffers: RefCell::default(),
             broker: RefCell::new(broker),
             outputs: RefCell::default(),
@@ -206,7 +207,11 @@ impl Shard {
         {
             self.timer.set();
         }
-        self.health.report(broker.health());
+        let mut told = self.told_health.borrow_mut();
+        if told.as_ref() != broker.health() {
+            *told = broker.health().cloned();
+            self.shared.health.set(self.id, told.clone());
+        }
     }
 
     fn perform_outputs(self: &Rc<Self>) {
@@ -243,7 +248,7 @@ impl Shard {
                 self.storage.give(KeeperJob::Log(key, topic, request))
             }
             Output::Free(memory) => self.storage.give(KeeperJob::Free(memory)),
-            Output::DeleteLog(log) => self.storage.give(KeeperJob::Delete(log.into())),
+            Output::DeleteLog(log) => self.storage.give(KeeperJob::Delete(log)),
             Output::MetadataChanged => self.metadata_changed.set(),
             Output::Changed(change) => self.shared.lookup.announce(vec![change]),
             Output::AskForChannels(key, topic) => self.ask_for_channels(key, &topic, false),

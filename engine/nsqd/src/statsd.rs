@@ -194,8 +194,47 @@ fn find<T>(sorted: &[T], compare: impl FnMut(&T) -> std::cmp::Ordering) -> Optio
     Some(&sorted[index])
 }
 
-/// A counter's name, and how it is read.
-type Counter<T> = (&'static str, fn(&T) -> u64);
+/// A figure: its name, its sort, and how it is read.
+type Row<T> = (&'static str, Sort, fn(&T) -> u64);
+
+/// The sort of a figure: what was added since the last push, or the number itself.
+#[derive(Clone, Copy)]
+enum Sort {
+    Counter,
+    Gauge,
+}
+
+/// The figures of a topic, in nsqd's order.
+const TOPIC: &[Row<TopicStats>] = &[
+    ("message_count", Sort::Counter, |it| it.message_count),
+    ("message_bytes", Sort::Counter, |it| it.message_bytes),
+    ("depth", Sort::Gauge, |it| it.depth),
+    ("backend_depth", Sort::Gauge, |it| it.backend_depth),
+    ("oldest_unfinished_ms", Sort::Gauge, |it| {
+        it.oldest_unfinished_ms
+    }),
+];
+
+/// The figures of a channel, in nsqd's order.
+const CHANNEL: &[Row<ChannelStats>] = &[
+    ("message_count", Sort::Counter, |it| {
+        it.counters.message_count
+    }),
+    ("depth", Sort::Gauge, |it| it.depth),
+    ("backend_depth", Sort::Gauge, |it| it.backend_depth),
+    ("in_flight_count", Sort::Gauge, |it| it.in_flight_count),
+    ("deferred_count", Sort::Gauge, |it| it.deferred_count),
+    ("oldest_unfinished_ms", Sort::Gauge, |it| {
+        it.oldest_unfinished_ms
+    }),
+    ("requeue_count", Sort::Counter, |it| {
+        it.counters.requeue_count
+    }),
+    ("timeout_count", Sort::Counter, |it| {
+        it.counters.timeout_count
+    }),
+    ("clients", Sort::Gauge, |it| it.client_count),
+];
 
 struct Out<'a> {
     prefix: &'a str,
@@ -214,33 +253,19 @@ impl Out<'_> {
             .push(format!("{}{key}:{change}|c\n", self.prefix));
     }
 
-    fn counters<T>(&mut self, of: &str, now: &T, before: Option<&T>, counters: &[Counter<T>]) {
-        for (name, count) in counters {
-            self.counter(&format!("{of}.{name}"), count(now), before.map_or(0, count));
-        }
-    }
-
-    fn gauges(&mut self, of: &str, gauges: &[(&str, u64)]) {
-        for (name, value) in gauges {
-            self.gauge(&format!("{of}.{name}"), value);
+    fn rows<T>(&mut self, of: &str, rows: &[Row<T>], now: &T, before: Option<&T>) {
+        for (name, sort, read) in rows {
+            let key = format!("{of}.{name}");
+            match sort {
+                Sort::Counter => self.counter(&key, read(now), before.map_or(0, read)),
+                Sort::Gauge => self.gauge(&key, read(now)),
+            }
         }
     }
 
     fn topic(&mut self, now: &TopicStats, before: Option<&TopicStats>) {
         let of = format!("topic.{}", now.topic_name);
-        let counters: [Counter<TopicStats>; 2] = [
-            ("message_count", |topic| topic.message_count),
-            ("message_bytes", |topic| topic.message_bytes),
-        ];
-        self.counters(&of, now, before, &counters);
-        self.gauges(
-            &of,
-            &[
-                ("depth", now.depth),
-                ("backend_depth", now.backend_depth),
-                ("oldest_unfinished_ms", now.oldest_unfinished_ms),
-            ],
-        );
+        self.rows(&of, TOPIC, now, before);
         if !now.channels.is_empty() {
             self.latency(&of, &now.e2e_processing_latency);
         }
@@ -248,28 +273,7 @@ impl Out<'_> {
 
     fn channel(&mut self, topic: &str, now: &ChannelStats, before: Option<&ChannelStats>) {
         let of = format!("topic.{topic}.channel.{}", now.channel_name);
-        self.counters(
-            &of,
-            now,
-            before,
-            &[("message_count", |channel| channel.counters.message_count)],
-        );
-        self.gauges(
-            &of,
-            &[
-                ("depth", now.depth),
-                ("backend_depth", now.backend_depth),
-                ("in_flight_count", now.in_flight_count),
-                ("deferred_count", now.deferred_count),
-                ("oldest_unfinished_ms", now.oldest_unfinished_ms),
-            ],
-        );
-        let counters: [Counter<ChannelStats>; 2] = [
-            ("requeue_count", |channel| channel.counters.requeue_count),
-            ("timeout_count", |channel| channel.counters.timeout_count),
-        ];
-        self.counters(&of, now, before, &counters);
-        self.gauges(&of, &[("clients", now.client_count)]);
+        self.rows(&of, CHANNEL, now, before);
         self.latency(&of, &now.e2e_processing_latency);
     }
 

@@ -40,18 +40,14 @@ struct Shared {
 
 #[derive(Default)]
 struct State {
-    waiting: VecDeque<Waiting>,
+    /// The jobs that wait, each with its bytes.
+    waiting: VecDeque<(Job, usize)>,
     /// Bytes of the jobs that wait or are being done.
     bytes: usize,
     /// Threads that are there or being started.
     threads: usize,
     /// Threads that wait for a job.
     idle: usize,
-}
-
-struct Waiting {
-    job: Job,
-    bytes: usize,
 }
 
 impl ThreadPool {
@@ -87,7 +83,7 @@ impl ThreadPool {
             return Err(Full);
         }
         state.bytes += bytes;
-        state.waiting.push_back(Waiting { job, bytes });
+        state.waiting.push_back((job, bytes));
         // The thread is counted at once, so that another caller of `give` at the same moment sees it.
         let needs_thread = state.idle < state.waiting.len() && state.threads < bounds.threads_max;
         state.threads += usize::from(needs_thread);
@@ -117,7 +113,7 @@ impl Shared {
     fn run(&self) {
         let mut state = self.state.lock();
         loop {
-            if let Some(Waiting { job, bytes }) = state.waiting.pop_front() {
+            if let Some((job, bytes)) = state.waiting.pop_front() {
                 drop(state);
                 job();
                 state = self.state.lock();

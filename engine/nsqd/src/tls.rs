@@ -1,7 +1,7 @@
 //! TLS as the operator chose it: from flags to a configuration, and from what a session agreed on to
 //! nsqd's words.
 
-use crate::config::{Config, TlsRequired, TlsVersion};
+use crate::config::{Config, Rules, TlsRequired, TlsVersion};
 use engine_rules::TlsSession;
 use parking_lot::Mutex;
 use program::http_client::{HttpSettings, HttpTls};
@@ -158,17 +158,30 @@ pub(crate) fn lookup_settings(
     })
 }
 
-/// Checks the values of all flags and the files that they name, in the order in which a start looks at them.
+/// The settings that follow from the flags and from the files that they name.
+pub(crate) struct Checked {
+    pub(crate) tls: Option<Arc<ServerConfig>>,
+    pub(crate) rules: Rules,
+    pub(crate) http: HttpSettings,
+    pub(crate) lookup: LookupSettings,
+}
+
+/// Checks the values of all flags and the files that they name, in nsqd's order.
 ///
 /// # Errors
-/// Why a start would fail.
-pub(crate) fn check_values(config: &mut Config) -> Result<(), String> {
-    config
-        .check_before_tls()
-        .and_then(|()| configure(config).map(drop))
-        .and_then(|()| config.check_after_tls())
-        .and_then(|_| http_settings(config))
-        .and_then(|http| lookup_settings(config, http).map(drop))
+/// Why a start fails.
+pub(crate) fn check(config: &mut Config) -> Result<Checked, String> {
+    config.check_before_tls()?;
+    let tls = configure(config)?;
+    let rules = config.check_after_tls()?;
+    let http = http_settings(config)?;
+    let lookup = lookup_settings(config, http.clone())?;
+    Ok(Checked {
+        tls,
+        rules,
+        http,
+        lookup,
+    })
 }
 
 /// Describes a session as /stats shows it. nsqd has names for old cipher suites only.

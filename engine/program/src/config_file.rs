@@ -203,14 +203,10 @@ fn convert(program: &Program, kind: Kind, given: &Toml) -> Result<Value, String>
         },
         Kind::List => match given {
             Toml::String(text) => Ok(Value::List(text.split(',').map(str::to_string).collect())),
-            Toml::Array(elements) => elements
-                .iter()
-                .map(|element| match element {
-                    Toml::String(text) => Ok(text.clone()),
-                    other => Err(wrong_element("strings", other)),
-                })
-                .collect::<Result<_, _>>()
-                .map(Value::List),
+            Toml::Array(array) => {
+                let text = |element: &Toml| element.as_str().map(str::to_owned);
+                elements(array, "strings", text).map(Value::List)
+            }
             other => Err(wrong_type("[]string", other)),
         },
         Kind::Floats => match given {
@@ -224,14 +220,9 @@ fn convert(program: &Program, kind: Kind, given: &Toml) -> Result<Value, String>
                 })
                 .collect::<Result<_, _>>()
                 .map(Value::Floats),
-            Toml::Array(elements) => elements
-                .iter()
-                .map(|element| match element {
-                    Toml::Float(number) => Ok(*number),
-                    other => Err(wrong_element("floats (1.0, not 1)", other)),
-                })
-                .collect::<Result<_, _>>()
-                .map(Value::Floats),
+            Toml::Array(array) => {
+                elements(array, "floats (1.0, not 1)", Toml::as_float).map(Value::Floats)
+            }
             other => Err(wrong_type("[]float64", other)),
         },
         Kind::Level | Kind::Word(_) | Kind::Choice(_) => {
@@ -244,8 +235,15 @@ fn wrong_type(wanted: &str, given: &Toml) -> String {
     format!("invalid {wanted} value type {}", go_type(given))
 }
 
-fn wrong_element(wanted: &str, given: &Toml) -> String {
-    format!("{} in an array that takes only {wanted}", go_text(given))
+/// Reads the elements of an array, each of which must be one of `wanted`.
+fn elements<T>(
+    array: &[Toml],
+    wanted: &str,
+    read: impl Fn(&Toml) -> Option<T>,
+) -> Result<Vec<T>, String> {
+    let wrong = |it| format!("{} in an array that takes only {wanted}", go_text(it));
+    let elements = array.iter().map(|it| read(it).ok_or_else(|| wrong(it)));
+    elements.collect()
 }
 
 /// Returns Go's name of a value's type.

@@ -219,6 +219,16 @@ impl Flag {
         field
     }
 
+    /// Returns the help, with what the flag does unlike NSQ's.
+    pub fn meaning(&self) -> String {
+        let help = self.help;
+        match self.effect {
+            Effect::Same => help.to_owned(),
+            Effect::Differs(how) => format!("{help}. Unlike NSQ: {how}"),
+            Effect::Nothing(why) => format!("{help}. No effect: {why}"),
+        }
+    }
+
     /// Parses a value on the command line.
     pub(crate) fn parse(&self, text: &str) -> Result<Value, BadValue> {
         let bad = |text: String| BadValue {

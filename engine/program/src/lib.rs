@@ -68,12 +68,9 @@ mod flag_set;
 pub mod http;
 pub mod http_client;
 pub mod inherited;
-#[cfg(feature = "listener")]
-pub mod listener;
 pub mod local_time;
 pub mod log;
 pub mod metrics;
-pub mod open_files;
 mod options;
 mod program;
 pub mod stop;
@@ -85,7 +82,7 @@ pub mod version;
 
 pub use flag_set::{FlagSet, count_flags, join_flags};
 pub use options::Options;
-pub use program::{Exit, Program, page_with_table};
+pub use program::{Exit, Program};
 pub use value::{FlagValue, Value};
 use wire::go_error::system_text;
 /// Values in Go's syntax, which flags, files and answers share.

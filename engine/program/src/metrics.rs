@@ -9,7 +9,7 @@
 
 mod process;
 
-use std::fmt::{self, Write as _};
+use std::fmt::Write as _;
 
 pub use process::{PROCESS, append_process};
 
@@ -95,28 +95,30 @@ impl From<f64> for Number {
 }
 
 /// The text while it is written.
-#[derive(Debug, Default)]
-pub struct Exposition {
+pub struct Exposition<'r> {
     /// The family whose samples come next. Its head is written before its first sample.
     family: Option<Family>,
     is_head_due: bool,
-    /// The parts that are complete, unless there is a `receiver`.
-    parts: Vec<String>,
     part: String,
-    receiver: Option<Receiver>,
+    /// Gets the parts that are complete.
+    receive: Box<dyn FnMut(String) + Send + 'r>,
     /// The bounds of the last histogram, and their texts. Histograms of a family have the same bounds, and a number takes
     /// longer to write than the rest of a line.
     bounds: Vec<f64>,
     bound_texts: Vec<String>,
 }
 
-impl Exposition {
+impl<'r> Exposition<'r> {
     /// Returns an empty text, whose parts go to `receive` as soon as they are complete.
     #[must_use]
-    pub fn in_parts(receive: impl FnMut(String) + Send + 'static) -> Exposition {
+    pub fn new(receive: impl FnMut(String) + Send + 'r) -> Exposition<'r> {
         Exposition {
-            receiver: Some(Receiver(Box::new(receive))),
-            ..Exposition::default()
+            family: None,
+            is_head_due: false,
+            part: String::new(),
+            receive: Box::new(receive),
+            bounds: Vec::new(),
+            bound_texts: Vec::new(),
         }
     }
 
@@ -205,34 +207,15 @@ impl Exposition {
     fn cut(&mut self) {
         if self.part.len() >= PART_BYTES {
             let next = String::with_capacity(PART_BYTES + PART_EXCESS);
-            let part = std::mem::replace(&mut self.part, next);
-            self.hand_over(part);
+            (self.receive)(std::mem::replace(&mut self.part, next));
         }
     }
 
-    fn hand_over(&mut self, part: String) {
-        match &mut self.receiver {
-            Some(Receiver(receive)) => receive(part),
-            None => self.parts.push(part),
-        }
-    }
-
-    /// Ends the text, and returns the parts that were not received.
-    pub fn end(mut self) -> Vec<String> {
+    /// Ends the text.
+    pub fn end(mut self) {
         if !self.part.is_empty() {
-            let part = std::mem::take(&mut self.part);
-            self.hand_over(part);
+            (self.receive)(self.part);
         }
-        self.parts
-    }
-}
-
-/// The function that gets the parts of a text.
-struct Receiver(Box<dyn FnMut(String) + Send>);
-
-impl fmt::Debug for Receiver {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Receiver")
     }
 }
 
@@ -252,34 +235,6 @@ pub fn push_label(labels: &mut String, name: &str, value: &str) {
         }
     }
     labels.push('"');
-}
-
-/// Returns the table of metrics with the names of their labels.
-#[must_use]
-pub fn table(families: &[(Family, &str)]) -> String {
-    let mut table = "| metric | type | labels | meaning |\n|---|---|---|---|\n".to_owned();
-    for (family, labels) in families {
-        let (name, help) = (family.name, family.help);
-        let kind = family.kind.word();
-        // Writing to memory does not fail.
-        let _ = writeln!(table, "| `{name}` | {kind} | {labels} | {help} |");
-    }
-    table
-}
-
-/// Returns the page with another table between `<!-- title -->` and `<!-- end of title -->`.
-///
-/// # Panics
-/// If the page lacks one of these lines.
-#[must_use]
-pub fn page_with_table(page: &str, title: &str, table: &str) -> String {
-    let (start, end) = (
-        format!("<!-- {title} -->\n"),
-        format!("<!-- end of {title} -->"),
-    );
-    let (before, rest) = page.split_once(&start).expect("the mark is there");
-    let (_, after) = rest.split_once(&end).expect("the end mark is there");
-    format!("{before}{start}{table}{end}{after}")
 }
 
 #[cfg(test)]

@@ -4,11 +4,10 @@ use std::fmt::Write as _;
 use std::process::ExitCode;
 
 use crate::command_line::Stop;
-use crate::flag::{DefaultValue, Effect, Flag, Kind};
+use crate::flag::{Flag, Kind};
 use crate::flag_set::FlagSet;
 use crate::go_value;
 use crate::log;
-use crate::metrics;
 
 /// A program with its command line.
 #[derive(Debug)]
@@ -120,7 +119,7 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
     flags.sort_by_key(|flag| flag.name);
     for flag in flags {
         let Flag { name, kind, .. } = flag;
-        let help = meaning(flag);
+        let help = flag.meaning();
         let word = kind.word();
         let space = if word.is_empty() { "" } else { " " };
         let default = match (flag.default_on(hostname).as_str(), kind) {
@@ -136,57 +135,4 @@ fn append_usage(usage: &mut String, flags: &[Flag], hostname: &str) {
         // Writing to a String cannot fail.
         let _ = writeln!(usage, "  -{name}{space}{word}\n    \t{help}{default}");
     }
-}
-
-/// Returns the help of a flag, with what the flag does unlike NSQ's.
-fn meaning(flag: &Flag) -> String {
-    let help = flag.help;
-    match flag.effect {
-        Effect::Same => help.to_owned(),
-        Effect::Differs(how) => format!("{help}. Unlike NSQ: {how}"),
-        Effect::Nothing(why) => format!("{help}. No effect: {why}"),
-    }
-}
-
-/// Returns a page of the documentation with the table of `flags` between the marks `<!-- name -->`
-/// and `<!-- end of name -->`.
-///
-/// # Panics
-/// The page lacks the marks.
-pub fn page_with_table(page: &str, name: &str, flags: &[Flag]) -> String {
-    metrics::page_with_table(page, name, &markdown_table(flags))
-}
-
-/// Returns a table of flags in Markdown. Without any key, the table has no column for keys.
-fn markdown_table(flags: &[Flag]) -> String {
-    let has_keys = flags.iter().any(|flag| flag.key().is_some());
-    let mut rows = String::from(if has_keys {
-        "| flag | type | default | config key | meaning |\n|---|---|---|---|---|\n"
-    } else {
-        "| flag | type | default | meaning |\n|---|---|---|---|\n"
-    });
-    for flag in flags {
-        let kind = match flag.kind {
-            Kind::Boolean => "boolean",
-            Kind::List => "texts",
-            Kind::Floats => "numbers",
-            Kind::Float => "number",
-            Kind::Level | Kind::Word(_) | Kind::Choice(_) => "word",
-            other => other.word(),
-        };
-        let default = match flag.default {
-            DefaultValue::OfHost(_) => "from the host name".to_string(),
-            DefaultValue::Fixed("") => String::new(),
-            // A row of the table is one line.
-            DefaultValue::Fixed(default) => format!("`{}`", default.replace('\n', "\\n")),
-        };
-        let key = match (has_keys, flag.key()) {
-            (true, Some(key)) => format!("`{key}` | "),
-            (true, None) => " | ".to_string(),
-            (false, _) => String::new(),
-        };
-        let help = meaning(flag).replace('<', "&lt;").replace('|', "\\|");
-        rows += &format!("| `--{}` | {kind} | {default} | {key}{help} |\n", flag.name);
-    }
-    rows
 }

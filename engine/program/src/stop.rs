@@ -1,12 +1,14 @@
-//! The signals of a daemon, and its end after a panic.
+//! The run of a daemon, its signals, and its end after a panic.
 
 use std::io;
-use std::{panic, process};
+use std::panic;
+use std::process::{self, ExitCode};
 
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1, SIGUSR2};
-use signal_hook::iterator::{Handle, Signals};
+use signal_hook::iterator::Signals;
 
-use crate::{log, log_fatal};
+use crate::log::{self, Level, Style};
+use crate::{log_fatal, thread_refused};
 
 /// Makes a panic on any thread end the process, whatever the build's profile: no daemon continues
 /// with a thread missing.
@@ -16,6 +18,21 @@ pub fn abort_on_panic() {
         report(panic);
         process::abort();
     }));
+}
+
+/// Starts the log and runs a daemon to its end. Returns the result of `main`. The error of `run` is the text for the FATAL
+/// line.
+pub fn run_daemon(
+    level: Level,
+    style: Style,
+    run: impl FnOnce() -> Result<ExitCode, String>,
+) -> ExitCode {
+    let started = log::init(level, style);
+    let started = started.map_err(|error| thread_refused("the log's thread", &error));
+    started.and_then(|()| run()).unwrap_or_else(|error| {
+        log_fatal!("{error}");
+        ExitCode::from(1)
+    })
 }
 
 /// The signals that a daemon handles.
@@ -30,17 +47,6 @@ pub enum StopSignal {
     Interrupt,
     /// SIGTERM
     Terminate,
-}
-
-/// Ends a daemon that waits for signals.
-#[derive(Clone, Debug)]
-pub struct Ender(Handle);
-
-impl Ender {
-    /// Makes [`StopSignals::wait`] return true, like a signal that stops the daemon.
-    pub fn end(&self) {
-        self.0.close();
-    }
 }
 
 impl StopSignals {
@@ -64,14 +70,15 @@ impl StopSignals {
         Ok(caught)
     }
 
-    /// Returns the means by which another thread ends the wait.
-    pub fn ender(&self) -> Ender {
-        Ender(self.signals.handle())
+    /// Returns a function with which another thread ends the wait.
+    pub fn ender(&self) -> impl FnOnce() + Send + 'static {
+        let handle = self.signals.handle();
+        move || handle.close()
     }
 
-    /// Waits for a signal that ends the daemon, or for an [`Ender`]. Returns false if the daemon is
-    /// to end at once, as if it were killed. Calls `reload` at each SIGHUP. Calls `stops` at each
-    /// SIGINT and SIGTERM. The daemon goes on if `stops` returns false.
+    /// Waits for a signal that ends the daemon, or for the function of [`StopSignals::ender`]. Returns false if the
+    /// daemon is to end at once, as if it were killed. Calls `reload` at each SIGHUP. Calls `stops` at each SIGINT and
+    /// SIGTERM. The daemon goes on if `stops` returns false.
     pub fn wait(mut self, reload: impl Fn(), stops: impl Fn(StopSignal) -> bool) -> bool {
         for signal in self.signals.forever() {
             match signal {
@@ -80,14 +87,13 @@ impl StopSignals {
                 SIGHUP => reload(),
                 SIGQUIT => {
                     log_fatal!("SIGQUIT: ending at once");
-                    log::flush();
                     return false;
                 }
                 // NSQ's daemons survive SIGUSR1 and SIGUSR2, and scripts may rely on that.
                 _ => {}
             }
         }
-        // An `Ender` has ended the signals.
+        // The function of `ender` has ended the signals.
         true
     }
 }

@@ -53,11 +53,9 @@ impl Service for Small {
             Endpoint::Ping | Endpoint::Note => Ok(Reply::plain(http::StatusCode::OK, "OK")),
             Endpoint::Node => Ok(Reply::text(segments.concat())),
             Endpoint::Long => {
-                let mut parts = ["[1,", "", "2,3", "]"].into_iter();
-                Ok(Reply::json_in_parts(move || {
-                    let part = parts.next().unwrap_or_default();
-                    (part.to_owned(), parts.len() == 0)
-                }))
+                let mut parts = ["", "2,3", "]"].into_iter();
+                let reply = Reply::json(http::StatusCode::OK, "[1,".to_owned());
+                Ok(reply.and_more(move |_| Poll::Ready(parts.next().map(str::to_owned))))
             }
             Endpoint::Keep => {
                 let received = body.receive(1 << 20).await.complete("BODY_TOO_BIG")?;

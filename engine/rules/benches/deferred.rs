@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 
 use diskq::{ChannelFacts, Keeper, LogOptions, OsFiles, Recovered, Request, TopicFacts, open_log};
 use engine_rules::stats::StatsFilter;
-use engine_rules::{Broker, BrokerOptions, ClientId, Now, Output, Random, Sent, TaskId};
+use engine_rules::{Act, Broker, BrokerOptions, ClientId, Now, Output, Random, Sent, TaskId};
 use rustix::time::{ClockId, clock_gettime};
 use wire::encode;
 use wire::limits::Limits;
@@ -287,9 +287,11 @@ fn run(path: &Path, messages: u64) {
     run.pause();
     run.turns.print("recorded, requeued");
 
-    run.turn(None, |broker, now, _| {
+    let topic = TopicName::new(TOPIC.as_bytes()).expect("a valid name");
+    let place = (topic, ChannelName::new(CHANNEL.as_bytes()));
+    run.turn(None, |broker, now, out| {
         broker
-            .empty_channel(now, (TOPIC, CHANNEL), None, TaskId(0))
+            .administer(now, place, &Act::Empty(None), TaskId(0), out)
             .expect("the channel is there");
     });
     run.rest();

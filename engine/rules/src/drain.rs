@@ -27,11 +27,11 @@ pub struct Drain {
 
 /// The outcome of a look at what is owed.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum DrainStep {
-    /// Messages are owed. The drain goes on.
-    GoOn(Option<(Level, String)>),
-    /// The drain is over, and the process ends. The text is the line for the log.
-    End(Level, String),
+pub struct DrainStep {
+    /// The drain is over, and the process ends.
+    pub is_over: bool,
+    /// The line for the log, if there is one.
+    pub line: Option<(Level, String)>,
 }
 
 impl Drain {
@@ -47,19 +47,23 @@ impl Drain {
 
     /// Decides whether the drain is over. `owed` is what all shards owe now.
     pub fn look(&mut self, now: Duration, owed: &Owed) -> DrainStep {
-        if owed.total() == 0 {
+        let took = now.saturating_sub(self.began_at);
+        let line = if owed.total() == 0 {
             let text = "nothing is owed any more, nsqd ends".to_owned();
-            return DrainStep::End(Level::Info, text);
+            (Level::Info, text)
+        } else if self.timeout.is_some_and(|timeout| took >= timeout) {
+            let text = "--drain-timeout is over, nsqd ends, and the messages stay on disk";
+            (Level::Warning, format!("{text} - {owed}"))
+        } else {
+            return DrainStep {
+                is_over: false,
+                line: self.line(now, owed),
+            };
+        };
+        DrainStep {
+            is_over: true,
+            line: Some(line),
         }
-        if let Some(timeout) = self.timeout
-            && now.saturating_sub(self.began_at) >= timeout
-        {
-            let text = format!(
-                "--drain-timeout is over, nsqd ends, and the messages stay on disk - {owed}"
-            );
-            return DrainStep::End(Level::Warning, text);
-        }
-        DrainStep::GoOn(self.line(now, owed))
     }
 
     fn line(&mut self, now: Duration, owed: &Owed) -> Option<(Level, String)> {
@@ -184,11 +188,9 @@ mod tests {
         let mut drain = Drain::begin(Duration::from_secs(100), timeout);
         for (after, waiting, expected) in looks {
             let now = Duration::from_secs(100 + after);
-            let shown = match drain.look(now, &owed(*waiting)) {
-                DrainStep::GoOn(None) => String::new(),
-                DrainStep::GoOn(Some((level, line))) => format!("{level:?} {line}"),
-                DrainStep::End(level, line) => format!("End {level:?} {line}"),
-            };
+            let DrainStep { is_over, line } = drain.look(now, &owed(*waiting));
+            let line = line.map_or(String::new(), |(level, line)| format!("{level:?} {line}"));
+            let shown = if is_over { format!("End {line}") } else { line };
             assert_eq!(shown, *expected, "after {after} s");
         }
     }

@@ -47,7 +47,7 @@ mod window;
 mod work;
 
 pub use auth::{AuthQuery, Authorization, Grants, TlsSession};
-pub use broker::admin::{AdminError, Outcome};
+pub use broker::admin::{Act, AdminError, Outcome};
 pub use broker::options::{BrokerOptions, Required};
 pub use broker::publish::REMOTE_STREAK_MAX;
 

@@ -2,10 +2,10 @@
 //! and the state after a crash or an operator's command between two slices.
 
 use crate::counting;
-use crate::lists::{self, CHANNEL, PAUSE, TOPIC, TURN_ENTRIES, World, topic};
+use crate::lists::{self, CHANNEL, PAUSE, TOPIC, TURN_ENTRIES, World, place, topic};
 use diskq::{ChannelFacts, TopicFacts, open_log};
 use engine_rules::stats::StatsFilter;
-use engine_rules::{AdminError, Broker, ClientId, Now, Outcome, Output, Pause, TaskId};
+use engine_rules::{Act, AdminError, Broker, ClientId, Now, Outcome, Output, Pause, TaskId};
 use std::path::Path;
 use std::time::Duration;
 use wire::encode;
@@ -55,20 +55,19 @@ impl World {
     /// Empties the topic, or its channel, with an undo.
     fn empty_for_undo(&mut self, is_channel: bool) {
         let time = Some(Duration::from_secs(3600));
-        self.operate(|broker, now, _| {
-            if is_channel {
-                broker.empty_channel(now, (TOPIC, CHANNEL), time, TaskId(1))
-            } else {
-                broker.empty_topic(now, TOPIC, time, TaskId(1))
-            }
-        });
+        let channel = is_channel.then_some(CHANNEL);
+        self.administer(channel, &Act::Empty(time));
         self.rest();
     }
 
     fn pause(&mut self, paused: bool) -> usize {
-        let pause = Pause::default();
-        let pause = paused.then_some(&pause);
-        self.operate(|broker, now, out| broker.pause_topic(now, TOPIC, pause, TaskId(1), out))
+        self.administer(None, &Act::Pause(paused.then(Pause::default)))
+    }
+
+    /// Carries out an act on the topic, or on its channel. Returns how often the act had to wait.
+    fn administer(&mut self, channel: Option<&str>, act: &Act) -> usize {
+        let place = place(TOPIC, channel);
+        self.operate(|broker, now, out| broker.administer(now, place, act, TaskId(1), out))
     }
 
     /// Sends what `write` encodes.
@@ -149,9 +148,10 @@ fn no_turn_goes_through_more_than_its_share() {
 
     world.busy_turns = 0;
     let now = world.now();
-    let broker = &mut world.broker;
-    let emptied = broker.empty_channel(now, (TOPIC, CHANNEL), None, TaskId(1));
-    assert_eq!(emptied, Ok(Outcome::Wait));
+    let (broker, mut out) = (&mut world.broker, Vec::new());
+    let (place, act) = (place(TOPIC, Some(CHANNEL)), Act::Empty(None));
+    let emptied = broker.administer(now, place, &act, TaskId(1), &mut out);
+    assert_eq!((emptied, out.len()), (Ok(Outcome::Wait), 0));
     assert_eq!(world.counts(), (0, 0, 0), "at once for all who ask");
     world.rest();
     assert!(world.busy_turns >= slices(MESSAGES));
@@ -215,13 +215,10 @@ fn the_cost_of_an_undo_does_not_grow_with_the_deferred_messages_that_are_there()
         }
         world.rest();
         let mut allocations = 0;
-        world.operate(|broker, now, _| {
+        let place = place(TOPIC, is_channel.then_some(CHANNEL));
+        world.operate(|broker, now, out| {
             let (outcome, count) = counting::allocations(|| {
-                if is_channel {
-                    broker.unempty_channel(now, TOPIC, CHANNEL, TaskId(1))
-                } else {
-                    broker.unempty_topic(now, TOPIC, TaskId(1))
-                }
+                broker.administer(now, place, &Act::Unempty, TaskId(1), out)
             });
             allocations = count;
             outcome
@@ -483,7 +480,7 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
     let mut waits = 0;
     for turns in 0..2 * KEPT as usize / TURN_ENTRIES {
         let mut world = unpaused(turns);
-        world.operate(|broker, now, _| broker.empty_topic(now, TOPIC, None, TaskId(1)));
+        world.administer(None, &Act::Empty(None));
         world.rest();
         assert_eq!(world.counts(), all, "the topic was emptied, {turns}");
 
@@ -496,8 +493,7 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
 
         let mut world = unpaused(turns);
         let other = ChannelName::new(b"billing").unwrap();
-        waits += world
-            .operate(|broker, now, out| broker.create_channel(now, TOPIC, other, TaskId(1), out));
+        waits += world.administer(Some(other.as_str()), &Act::Create);
         world.rest();
         assert_eq!(world.counts(), all, "a channel was made, {turns}");
         assert_eq!(world.counts_of("billing"), none, "{turns}");
@@ -510,14 +506,12 @@ fn messages_on_their_way_to_the_channels_arrive_whatever_operators_do() {
         world.check_spent();
 
         let mut world = unpaused(turns);
-        waits += world
-            .operate(|broker, now, _| broker.empty_channel(now, (TOPIC, CHANNEL), None, TaskId(1)));
+        waits += world.administer(Some(CHANNEL), &Act::Empty(None));
         world.rest();
         assert_eq!(world.counts(), none, "the channel was emptied, {turns}");
 
         let mut world = unpaused(turns);
-        world
-            .operate(|broker, now, out| broker.delete_channel(now, TOPIC, CHANNEL, TaskId(1), out));
+        world.administer(Some(CHANNEL), &Act::Delete);
         world.rest();
         world.subscribe(0);
         assert_eq!(world.counts(), none, "the channel was deleted, {turns}");

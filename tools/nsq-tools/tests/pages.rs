@@ -10,7 +10,8 @@ use nsq_tools::nsq_to_http::NSQ_TO_HTTP;
 use nsq_tools::nsq_to_nsq::NSQ_TO_NSQ;
 use nsq_tools::nsqtop::NSQTOP;
 use nsq_tools::to_nsq::TO_NSQ;
-use program::{Program, page_with_table};
+use program::Program;
+use test_support::tables::{of_flags, page_with_table};
 
 /// The most characters of a flag's help.
 const HELP_MAX: usize = 100;
@@ -36,9 +37,10 @@ fn the_page_has_every_flag() {
         let mut page = page.to_owned();
         for program in WITH_ORIGINAL.into_iter().chain(WITHOUT_ORIGINAL) {
             let name = program.name;
-            page = page_with_table(&page, &format!("{name}'s flags"), program.flags);
+            page = page_with_table(&page, &format!("{name}'s flags"), &of_flags(program.flags));
             if !program.own_flags.is_empty() {
-                page = page_with_table(&page, &format!("our flags of {name}"), program.own_flags);
+                let title = format!("our flags of {name}");
+                page = page_with_table(&page, &title, &of_flags(program.own_flags));
             }
         }
         page

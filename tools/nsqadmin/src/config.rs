@@ -7,8 +7,8 @@ use std::time::Duration;
 use program::check::{self, Check};
 use program::flag::{self, Kind};
 use program::log::Level;
-use program::tls::ListenerTls;
 use program::{Exit, FlagValue, Options, Program, Value, version};
+use tokio_daemon::tls::ListenerTls;
 
 use crate::access::BodyReaders;
 

@@ -7,6 +7,7 @@ use program::check::{self, Finding, Report};
 use program::http_client::{HttpClient, HttpSettings, HttpTls};
 use program::inherited::InheritedSockets;
 use serde_json::json;
+use tokio_daemon::addresses;
 use upgrade::ClientConfig;
 
 use crate::audit::check_audit_file;
@@ -23,8 +24,8 @@ impl Config {
         let mut report = Report::new(NSQADMIN.name);
         let flags = check::flags(&self.options, refused.cloned(), &self.options.ignored());
         report.add("flags", flags);
-        let addresses = self.addresses();
-        report.extend(check::addresses(NSQADMIN.name, addresses, 1, inherited));
+        let flags = self.addresses();
+        report.extend(addresses::check(NSQADMIN.name, flags, 1, inherited));
         let file = &self.audit_log_file;
         report.add("audit-log-file", writable(file, check_audit_file(file)));
         if self.collection().is_some() {

@@ -16,13 +16,13 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use program::http::HostNames;
 use program::inherited::InheritedSockets;
-use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
 use reqwest::redirect::Policy;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 use tokio::time::{Instant, Sleep, sleep};
+use tokio_daemon::listener::{Listener, shake_hands};
 use tokio_rustls::TlsAcceptor;
 use url::Url;
 

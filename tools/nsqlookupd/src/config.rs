@@ -9,8 +9,9 @@ use program::http::{HostNames, HttpTimeouts};
 use program::inherited::InheritedSockets;
 use program::log::Level;
 use program::tcp_address::has_variable;
-use program::tls::ListenerTls;
 use program::{Exit, Options, Program, version};
+use tokio_daemon::addresses;
+use tokio_daemon::tls::ListenerTls;
 use tokio_rustls::rustls::ServerConfig;
 
 use crate::database::Lifetimes;
@@ -62,8 +63,8 @@ impl Config {
         let mut report = Report::new(NSQLOOKUPD.name);
         let flags = check::flags(&self.options, refused, &self.ignored());
         report.add("flags", flags);
-        let addresses = self.addresses();
-        report.extend(check::addresses(NSQLOOKUPD.name, addresses, 2, inherited));
+        let flags = self.addresses();
+        report.extend(addresses::check(NSQLOOKUPD.name, flags, 2, inherited));
         report
     }
 

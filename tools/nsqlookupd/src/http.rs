@@ -6,6 +6,7 @@
 //! registrations, so they are made in parts while they are sent.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::SystemTime;
 
 use ::http::StatusCode;
@@ -217,13 +218,29 @@ fn channel<'a>(topic: &str, query: &'a Query<'_>) -> Result<&'a str, Failure> {
 /// never divided, so a part can be longer.
 const PART_BYTES: usize = 64 * 1024;
 
+/// Returns a JSON document. `next` makes its parts, each when the one before has left, and returns true with the last one.
+fn json_in_parts(mut next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
+    let (first, mut is_last) = next();
+    let reply = Reply::json(StatusCode::OK, first);
+    if is_last {
+        return reply;
+    }
+    reply.and_more(move |_| {
+        let part = (!is_last).then(&mut next);
+        Poll::Ready(part.map(|(part, is_end)| {
+            is_last = is_end;
+            part
+        }))
+    })
+}
+
 /// Returns the answer to `/nodes`. Nodes that leave in the meantime may be missing.
 fn nodes(database: Arc<RwLock<Database>>, now: fn() -> Now) -> Reply {
     let clients = database.read().clients();
     let mut clients = clients.into_iter();
     let mut opening = Some("{\"producers\":[");
     let mut needs_comma = false;
-    Reply::json_in_parts(move || {
+    json_in_parts(move || {
         let mut json = opening.take().unwrap_or_default().to_string();
         let database = database.read();
         while json.len() < PART_BYTES {
@@ -248,7 +265,7 @@ fn nodes(database: Arc<RwLock<Database>>, now: fn() -> Now) -> Reply {
 /// Returns the answer to `/debug`. Changes in the meantime may be a part of it.
 fn debug(database: Arc<RwLock<Database>>) -> Reply {
     let mut progress = database.read().debug_start();
-    Reply::json_in_parts(move || {
+    json_in_parts(move || {
         let mut json = String::new();
         let is_last = database
             .read()

@@ -6,9 +6,10 @@ use nsqlookupd::config::Config;
 use nsqlookupd::server::Server;
 use program::check::Check;
 use program::inherited::InheritedSockets;
+use program::log;
 use program::stop::{self, StopSignals};
-use program::{log, log_fatal, open_files, thread_refused};
 use tokio::runtime::Runtime;
+use tokio_daemon::open_files;
 
 fn main() -> ExitCode {
     stop::abort_on_panic();
@@ -20,18 +21,8 @@ fn main() -> ExitCode {
     if config.check != Check::No {
         return config.examine(inherited).print(config.check);
     }
-    if let Err(error) = log::init(config.log_level, config.options.log_style()) {
-        log_fatal!("{}", thread_refused("the log's thread", &error));
-        return ExitCode::from(1);
-    }
-    match run(&config, inherited) {
-        Ok(code) => code,
-        Err(why) => {
-            log_fatal!("{why}");
-            log::flush();
-            ExitCode::from(1)
-        }
-    }
+    let (level, style) = (config.log_level, config.options.log_style());
+    stop::run_daemon(level, style, || run(&config, inherited))
 }
 
 /// Serves until a signal comes. The error is the text for the FATAL line.

@@ -8,13 +8,13 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use parking_lot::RwLock;
 use program::http::{Awaited, Connection, HostNames, HttpTimeouts};
 use program::inherited::{InheritedSocket, InheritedSockets};
-use program::listener::{Listener, shake_hands};
 use program::{log_debug, log_error, log_info, log_warn, version};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{sleep, timeout, timeout_at};
+use tokio_daemon::listener::{Listener, shake_hands};
 use tokio_rustls::TlsAcceptor;
 use wire::go_error::system_text;
 

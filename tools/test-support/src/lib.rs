@@ -19,6 +19,8 @@ pub mod pages;
 pub mod process;
 pub mod prometheus;
 pub mod skip;
+#[cfg(feature = "tables")]
+pub mod tables;
 pub mod tmpfs;
 
 use std::fmt::Display;

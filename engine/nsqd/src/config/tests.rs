@@ -1,5 +1,6 @@
+use program::Value;
 use program::log::Format;
-use program::{Value, page_with_table};
+use test_support::tables::{of_flags, page_with_table};
 use test_support::{assert_like, pages, rows};
 
 use super::*;
@@ -596,8 +597,8 @@ fn fields_and_keys_are_named_as_nsqd_names_them() {
 #[test]
 fn the_documentation_has_every_flag() {
     pages::check("reference/flags-nsqd.md", |page| {
-        let page = page_with_table(page, "nsqd's flags", NSQD.flags);
-        page_with_table(&page, "our flags", NSQD.own_flags)
+        let page = page_with_table(page, "nsqd's flags", &of_flags(NSQD.flags));
+        page_with_table(&page, "our flags", &of_flags(NSQD.own_flags))
     });
 }
 

@@ -7,7 +7,6 @@ use engine_rules::{
 };
 use program::version::NSQ_VERSION;
 use wire::identify::ServerSettings;
-use wire::limits::Limits;
 
 /// Bytes of a backlog that stay in memory whatever --mem-queue-size says: of the topics of a shard
 /// together, and of each. A consumer that far behind is served without the disk.
@@ -31,17 +30,11 @@ pub(super) fn broker_options(
     shards: u32,
     seed: u64,
 ) -> BrokerOptions {
-    let narrow = |value: u64| i32::try_from(value).unwrap_or(i32::MAX);
     let wide = |value: u64| i64::try_from(value).unwrap_or(i64::MAX);
     BrokerOptions {
         shard,
         shards,
-        limits: Limits {
-            message_bytes_max: narrow(config.msg_bytes_max),
-            body_bytes_max: narrow(config.body_bytes_max),
-            rdy_count_max: wide(config.rdy_count_max),
-            req_timeout_max: config.req_timeout_max,
-        },
+        limits: config.limits(),
         server: ServerSettings {
             version: NSQ_VERSION.to_owned(),
             max_rdy_count: wide(config.rdy_count_max),

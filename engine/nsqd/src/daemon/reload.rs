@@ -16,7 +16,7 @@ impl Daemon {
             return;
         };
         let read = self.config().reread().and_then(|mut config| {
-            tls::check_values(&mut config)?;
+            tls::check(&mut config)?;
             Ok(config)
         });
         match read {

@@ -5,7 +5,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use super::{CHANNEL_NOT_FOUND, EXITING, HttpBroker, TOPIC_NOT_FOUND};
-use engine_rules::{AdminError, NoUndo, PAUSE_TIME_MAX, Pause, Refusal, UNDO_TIME_MAX};
+use engine_rules::{Act, AdminError, NoUndo, PAUSE_TIME_MAX, Pause, Refusal, UNDO_TIME_MAX};
 use http::StatusCode;
 use program::go_value;
 use program::http::{Failure, Query, Reply};
@@ -38,23 +38,6 @@ pub(crate) enum Action {
     Unpause,
 }
 
-/// An [`Action`] with the parameters of its request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Command {
-    /// [`Action::Create`]
-    Create,
-    /// [`Action::Delete`]
-    Delete,
-    /// [`Action::Empty`]. With a time, the messages can be brought back so long.
-    Empty(Option<Duration>),
-    /// [`Action::Unempty`]
-    Unempty,
-    /// [`Action::Pause`]
-    Pause(Pause),
-    /// [`Action::Unpause`]
-    Unpause,
-}
-
 /// Answers `/topic/*`.
 pub(super) async fn change_topic(
     broker: &HttpBroker,
@@ -66,7 +49,9 @@ pub(super) async fn change_topic(
         Action::Delete | Action::Pause | Action::Unpause | Action::Unempty => TOPIC_NOT_FOUND,
     };
     let topic = topic_of(query, invalid)?;
-    change(broker, topic, None, Command::from_query(action, query)?).await
+    let act = act_of(action, query)?;
+    broker.administer(topic, None, act).await?;
+    Ok(Reply::text(""))
 }
 
 /// Answers `/channel/*`.
@@ -77,31 +62,21 @@ pub(super) async fn change_channel(
 ) -> Result<Reply, Failure> {
     let topic = topic_of(query, Failure::bad("INVALID_ARG_TOPIC"))?;
     let channel = Some(channel_of(query)?);
-    change(broker, topic, channel, Command::from_query(action, query)?).await
-}
-
-async fn change(
-    broker: &HttpBroker,
-    topic: &str,
-    channel: Option<&str>,
-    command: Command,
-) -> Result<Reply, Failure> {
-    broker.administer(topic, channel, command).await?;
+    let act = act_of(action, query)?;
+    broker.administer(topic, channel, act).await?;
     Ok(Reply::text(""))
 }
 
-impl Command {
-    /// Reads the parameters of an action. nsqd has none of them, so requests without them mean what they mean to nsqd.
-    fn from_query(action: Action, query: &Query<'_>) -> Result<Command, Failure> {
-        Ok(match action {
-            Action::Create => Command::Create,
-            Action::Delete => Command::Delete,
-            Action::Empty => Command::Empty(undo_of(query)?),
-            Action::Unempty => Command::Unempty,
-            Action::Pause => Command::Pause(pause_of(query)?),
-            Action::Unpause => Command::Unpause,
-        })
-    }
+/// Reads the parameters of an action. nsqd has none of them, so requests without them mean what they mean to nsqd.
+fn act_of(action: Action, query: &Query<'_>) -> Result<Act, Failure> {
+    Ok(match action {
+        Action::Create => Act::Create,
+        Action::Delete => Act::Delete,
+        Action::Empty => Act::Empty(undo_of(query)?),
+        Action::Unempty => Act::Unempty,
+        Action::Pause => Act::Pause(Some(pause_of(query)?)),
+        Action::Unpause => Act::Pause(None),
+    })
 }
 
 fn pause_of(query: &Query<'_>) -> Result<Pause, Failure> {
@@ -262,8 +237,8 @@ mod tests {
 
     fn pause(query: &str) -> Result<Pause, &'static str> {
         let query = parse_query(query).expect("a query");
-        match Command::from_query(Action::Pause, &query) {
-            Ok(Command::Pause(pause)) => Ok(pause),
+        match act_of(Action::Pause, &query) {
+            Ok(Act::Pause(pause)) => Ok(pause.expect("it is no end of a pause")),
             Ok(other) => panic!("a pause, and not {other:?}"),
             Err(bad) => Err(bad.code),
         }
@@ -279,11 +254,11 @@ mod tests {
     fn an_undo_has_bounds() {
         let empty = |query: &str| {
             let query = parse_query(query).expect("a query");
-            Command::from_query(Action::Empty, &query).map_err(|bad| bad.code)
+            act_of(Action::Empty, &query).map_err(|bad| bad.code)
         };
-        assert_eq!(empty("topic=t"), Ok(Command::Empty(None)));
+        assert_eq!(empty("topic=t"), Ok(Act::Empty(None)));
         let day = Duration::from_secs(24 * 3600);
-        assert_eq!(empty("undo=24h"), Ok(Command::Empty(Some(day))));
+        assert_eq!(empty("undo=24h"), Ok(Act::Empty(Some(day))));
         for text in ["", "0", "10", "-1m", "999ms", "24h1ms"] {
             assert_eq!(empty(&format!("undo={text}")), Err("INVALID_UNDO"));
         }

@@ -5,7 +5,8 @@ use std::io::BufRead;
 use bytes::Bytes;
 use program::http::{End, Failure, Received};
 use wire::command::Batch;
-use wire::limits::Limits;
+
+use crate::config::Config;
 
 /// The messages that one request publishes. The broker stores all of them, or the request fails.
 ///
@@ -65,15 +66,8 @@ impl Bodies {
     }
 }
 
-/// The limits of `/mpub`.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct MpubLimits {
-    pub(super) msg_bytes_max: u64,
-    pub(super) body_bytes_max: u64,
-}
-
 /// One message per line. nsqd judges while it reads, so the first offence in the stream counts.
-pub(super) fn split_lines(received: Received, limits: MpubLimits) -> Result<Bodies, Failure> {
+pub(super) fn split_lines(received: Received, config: &Config) -> Result<Bodies, Failure> {
     let (mut count, mut body_bytes) = (0u32, 0);
     let mut rest = &received.bytes[..];
     while !rest.is_empty() {
@@ -84,10 +78,10 @@ pub(super) fn split_lines(received: Received, limits: MpubLimits) -> Result<Bodi
             (None, _) => whole,
         };
         let total = received.bytes.len() - behind.len();
-        if total as u64 > limits.body_bytes_max {
+        if total as u64 > config.body_bytes_max {
             return Err(Failure::too_large("BODY_TOO_BIG"));
         }
-        if line.len() as u64 > limits.msg_bytes_max {
+        if line.len() as u64 > config.msg_bytes_max {
             return Err(Failure::too_large("MSG_TOO_BIG"));
         }
         if !line.is_empty() {
@@ -132,17 +126,11 @@ fn split_line(body: &[u8]) -> (&[u8], &[u8]) {
 }
 
 /// The body of MPUB, as on the wire; what follows the last message is ignored.
-pub(super) fn split_binary(received: Received, limits: MpubLimits) -> Result<Bodies, Failure> {
+pub(super) fn split_binary(received: Received, config: &Config) -> Result<Bodies, Failure> {
     if received.end == End::OverLimit {
         return Err(Failure::too_large("BODY_TOO_BIG"));
     }
-    let narrow = |bytes: u64| i32::try_from(bytes).unwrap_or(i32::MAX);
-    let limits = Limits {
-        message_bytes_max: narrow(limits.msg_bytes_max),
-        body_bytes_max: narrow(limits.body_bytes_max),
-        ..Limits::default()
-    };
-    let batch = Batch::parse_binary(&received.bytes, &limits)
+    let batch = Batch::parse_binary(&received.bytes, &config.limits())
         .map_err(|error| Failure::too_large(error.as_str()))?;
     Ok(Bodies {
         received: received.bytes.slice_ref(batch.packed()),
@@ -160,10 +148,8 @@ mod tests {
     /// (`tests/differential/http_mpub.case`) have all other bodies.
     #[test]
     fn the_first_offence_in_a_stream_counts() {
-        let limits = MpubLimits {
-            msg_bytes_max: 5,
-            body_bytes_max: 20,
-        };
+        let args = ["--max-msg-size=5", "--max-body-size=20"].map(Into::into);
+        let config = Config::from_args(args).expect("good flags");
         for (body, end, expected) in [
             ("a\nb", End::Broken, "INTERNAL_ERROR"),
             ("123456\nb", End::Broken, "MSG_TOO_BIG"),
@@ -173,7 +159,7 @@ mod tests {
             ("12345\n12345\n12345\n12\n", End::OverLimit, "BODY_TOO_BIG"),
         ] {
             let bytes = Bytes::copy_from_slice(body.as_bytes());
-            let refused = split_lines(Received { bytes, end }, limits);
+            let refused = split_lines(Received { bytes, end }, &config);
             assert_eq!(refused.expect_err("an offence").code, expected, "{body:?}");
         }
     }

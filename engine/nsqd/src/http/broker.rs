@@ -2,14 +2,13 @@
 //! here. A request whose peer has gone may be done or not done, but never half done.
 
 use super::admin::{failure_of, failure_of_refusal};
-use super::{Bodies, Command, EXITING};
+use super::{Bodies, EXITING};
 use crate::process::Info;
 use crate::shard::mail::Post;
 use crate::shard::{Shard, Shared};
 use engine_rules::stats::{ShardStats, StatsFilter, StatsSnapshot, UnfinishedSnapshot};
 use engine_rules::{
-    AdminError, Outcome, PeekQuestion, PeekSlice, Publication, REMOTE_STREAK_MAX, Refusal, ShardId,
-    TaskId, Wakeup, shard_of,
+    Act, Outcome, PeekQuestion, PeekSlice, Publication, Refusal, ShardId, TaskId, Wakeup, shard_of,
 };
 use futures_lite::future;
 use program::http::Failure;
@@ -22,11 +21,11 @@ use wire::origin::Origin;
 
 /// Answers the HTTP requests of one connection, with the help of the other shards.
 pub(crate) struct HttpBroker {
-    shard: Rc<Shard>,
+    pub(super) shard: Rc<Shard>,
     /// True if the connection came over TLS.
     pub(super) is_secure: bool,
     /// The shard that owns the topic of the last publish, and how many publishes in a row went to topics of that shard.
-    streak: Cell<(ShardId, u32)>,
+    pub(super) streak: Cell<(ShardId, u32)>,
 }
 
 impl HttpBroker {
@@ -69,12 +68,6 @@ impl HttpBroker {
         self.shard.is_stopping()
     }
 
-    /// Returns true if another shard should serve the connection.
-    pub(super) fn is_better_elsewhere(&self) -> bool {
-        let (owner, count) = self.streak.get();
-        owner != self.shard.id && count >= REMOTE_STREAK_MAX
-    }
-
     /// Stores the messages, and creates the topic if it is missing. With `defer`, they are due that much later. `origin` is
     /// that of the first message, if the publisher numbers its messages.
     pub(super) async fn publish(
@@ -98,17 +91,17 @@ impl HttpBroker {
         }
     }
 
-    /// Carries out an action on a topic, or on a channel of the topic. Returns when a checkpoint records the change, and for
+    /// Carries out an act on a topic, or on a channel of the topic. Returns when a checkpoint records the change, and for
     /// a pause when `nsqd.dat` was written, too. A failed write of `nsqd.dat` is no error here.
     pub(super) async fn administer(
         &self,
         topic: &str,
         channel: Option<&str>,
-        command: Command,
+        act: Act,
     ) -> Result<(), Failure> {
         let (name, channel) = (topic.to_owned(), channel.map(str::to_owned));
         let call = move |shard: Rc<Shard>| async move {
-            administer(&shard, &name, channel.as_deref(), &command).await
+            administer(&shard, &name, channel.as_deref(), &act).await
         };
         let done = self.shared().post.call(self.owner(topic), call).await;
         done.unwrap_or(Err(EXITING))
@@ -221,63 +214,32 @@ async fn until_done<E>(
     }
 }
 
-/// Carries a command out on the shard of its topic. Returns when the change is recorded.
+/// Carries an act out on the shard of its topic. Returns when the change is recorded.
 async fn administer(
     shard: &Rc<Shard>,
     topic: &str,
     channel: Option<&str>,
-    command: &Command,
+    act: &Act,
 ) -> Result<(), Failure> {
+    let channel = channel.map(|name| ChannelName::new(name.as_bytes()).expect(CHECKED));
+    let place = (topic_name(topic), channel);
     let attempt = |task| {
         if shard.is_stopping() {
             return Err(EXITING);
         }
-        begin(shard, topic, channel, command, task).map_err(failure_of)
+        let begun =
+            shard.with_broker(|broker, now, out| broker.administer(now, place, act, task, out));
+        begun.map_err(failure_of)
     };
     let done = until_done(shard, attempt, failure_of_refusal).await;
     if done.is_ok()
-        && let Command::Pause(_) | Command::Unpause = command
+        && let Act::Pause(_) = act
     {
         // Pausing waits for nsqd.dat, like nsqd. A failed write is logged and tried again: the change counts
         // because a checkpoint has it.
         shard.persist_metadata().await;
     }
     done
-}
-
-/// Begins a command. If it is not done at once, the task is woken to try again or with the result.
-fn begin(
-    shard: &Rc<Shard>,
-    topic: &str,
-    channel: Option<&str>,
-    command: &Command,
-    task: TaskId,
-) -> Result<Outcome, AdminError> {
-    let pause = match command {
-        Command::Pause(pause) => Some(pause),
-        _ => None,
-    };
-    shard.with_broker(|broker, now, out| match (channel, command) {
-        (None, Command::Create) => broker.create_topic(topic_name(topic), task, out),
-        (None, Command::Delete) => broker.delete_topic(now, topic, task, out),
-        (None, Command::Empty(undo)) => broker.empty_topic(now, topic, *undo, task),
-        (None, Command::Unempty) => broker.unempty_topic(now, topic, task),
-        (None, Command::Pause(_) | Command::Unpause) => {
-            broker.pause_topic(now, topic, pause, task, out)
-        }
-        (Some(channel), Command::Create) => {
-            let channel = ChannelName::new(channel.as_bytes()).expect(CHECKED);
-            broker.create_channel(now, topic, channel, task, out)
-        }
-        (Some(channel), Command::Delete) => broker.delete_channel(now, topic, channel, task, out),
-        (Some(channel), Command::Empty(undo)) => {
-            broker.empty_channel(now, (topic, channel), *undo, task)
-        }
-        (Some(channel), Command::Unempty) => broker.unempty_channel(now, topic, channel, task),
-        (Some(channel), Command::Pause(_) | Command::Unpause) => {
-            broker.pause_channel(now, topic, channel, pause, task, out)
-        }
-    })
 }
 
 fn topic_name(name: &str) -> TopicName<'_> {

@@ -69,7 +69,7 @@ pub(super) async fn metrics(broker: &HttpBroker, query: &Query<'_>) -> Result<Re
     let render = move || {
         figures.snapshot.sort();
         figures.disk = disk(&figures.info.config.data_path);
-        let mut out = Exposition::in_parts(move |part| {
+        let mut out = Exposition::new(move |part| {
             // The caller may be gone: an HTTP client that hung up.
             let _ = sender.unbounded_send(part);
         });
@@ -80,7 +80,7 @@ pub(super) async fn metrics(broker: &HttpBroker, query: &Query<'_>) -> Result<Re
     begun.map_err(|Full| BUSY)?;
     let first = parts.next().await.ok_or(BUSY)?;
     let poll_next = move |cx: &mut Context<'_>| parts.poll_next(cx);
-    Ok(Reply::metrics_as_made(first, poll_next))
+    Ok(Reply::metrics(first).and_more(poll_next))
 }
 
 /// Asks the file system of the data path. `None`: it does not answer.

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use diskq::AppendError;
-use engine_rules::Refusal;
+use engine_rules::{Act, Refusal};
 
-use super::bodies::{MpubLimits, split_binary, split_lines};
-use super::{Bodies, Command, DISK_FULL, DRAINING, EXITING, HttpBroker, STORAGE_FAILED, admin};
+use super::bodies::{split_binary, split_lines};
+use super::{Bodies, DISK_FULL, DRAINING, EXITING, HttpBroker, STORAGE_FAILED, admin};
 use program::http::{Failure, Io, Reply, RequestBody, parse_query};
 use program::log::Level;
 use program::{log_repeated, log_warn};
@@ -33,7 +33,7 @@ pub(super) async fn publish(
     let topic = admin::topic_of(&query, INVALID_TOPIC)?;
     let Some(defer) = parse_defer(query.get("defer"), broker.info().config.req_timeout_max) else {
         // nsqd has created the topic by the time it looks at the delay.
-        broker.administer(topic, None, Command::Create).await?;
+        broker.administer(topic, None, Act::Create).await?;
         return Err(Failure::bad("INVALID_DEFER"));
     };
     let origin = parse_origin(query.get("publisher"), query.get("number"), 1)?;
@@ -48,11 +48,7 @@ pub(super) async fn publish_many(
     body: &mut RequestBody<'_, impl Io>,
 ) -> Result<Reply, Failure> {
     let config = &broker.info().config;
-    let limits = MpubLimits {
-        msg_bytes_max: config.msg_bytes_max,
-        body_bytes_max: config.body_bytes_max,
-    };
-    if body.announces_more_than(limits.body_bytes_max) {
+    if body.announces_more_than(config.body_bytes_max) {
         return Err(Failure::too_large("BODY_TOO_BIG"));
     }
     let query = parse_query(raw_query)?;
@@ -65,16 +61,16 @@ pub(super) async fn publish_many(
             true
         }
     };
-    let received = body.receive(limits.body_bytes_max).await;
+    let received = body.receive(config.body_bytes_max).await;
     let split = if is_binary { split_binary } else { split_lines };
-    match split(received, limits) {
+    match split(received, config) {
         Ok(bodies) if bodies.count() > 0 => {
             let (publisher, number) = (query.get("publisher"), query.get("number"));
             let origin = parse_origin(publisher, number, bodies.count())?;
             hand_over(broker, topic, bodies, None, origin).await
         }
         nothing_to_publish => {
-            broker.administer(topic, None, Command::Create).await?;
+            broker.administer(topic, None, Act::Create).await?;
             nothing_to_publish.map(|_| Reply::text("OK"))
         }
     }

@@ -1,6 +1,7 @@
 //! nsqd's routes.
 
 use super::Action;
+use Endpoint::{Channel, Metrics, PeekChannel, PeekTopic, Stats, Topic};
 use program::http::Route;
 
 /// The purpose of a routed request.
@@ -32,7 +33,6 @@ impl Endpoint {
     /// Returns whether the endpoint gets the parsed query, and makes no use of the body. All other endpoints read what they
     /// need themselves, in nsqd's order.
     pub(super) fn reads_only_query(self) -> bool {
-        use Endpoint::{Channel, Metrics, PeekChannel, PeekTopic, Stats, Topic};
         matches!(
             self,
             Stats | Metrics | PeekTopic | PeekChannel | Topic(_) | Channel(_)
@@ -45,33 +45,25 @@ pub(super) const ROUTES: &[Route<Endpoint>] = &[
     ("GET", "/ping", Endpoint::Ping),
     ("GET", "/ready", Endpoint::Ready),
     ("GET", "/info", Endpoint::Info),
-    ("GET", "/stats", Endpoint::Stats),
-    ("GET", "/metrics", Endpoint::Metrics),
-    ("GET", "/topic/peek", Endpoint::PeekTopic),
-    ("GET", "/channel/peek", Endpoint::PeekChannel),
+    ("GET", "/stats", Stats),
+    ("GET", "/metrics", Metrics),
+    ("GET", "/topic/peek", PeekTopic),
+    ("GET", "/channel/peek", PeekChannel),
     ("GET", "/topics", Endpoint::Topics),
     ("POST", "/pub", Endpoint::Pub),
     ("POST", "/mpub", Endpoint::Mpub),
-    ("POST", "/topic/create", Endpoint::Topic(Action::Create)),
-    ("POST", "/topic/delete", Endpoint::Topic(Action::Delete)),
-    ("POST", "/topic/empty", Endpoint::Topic(Action::Empty)),
-    ("POST", "/topic/unempty", Endpoint::Topic(Action::Unempty)),
-    ("POST", "/topic/pause", Endpoint::Topic(Action::Pause)),
-    ("POST", "/topic/unpause", Endpoint::Topic(Action::Unpause)),
-    ("POST", "/channel/create", Endpoint::Channel(Action::Create)),
-    ("POST", "/channel/delete", Endpoint::Channel(Action::Delete)),
-    ("POST", "/channel/empty", Endpoint::Channel(Action::Empty)),
-    (
-        "POST",
-        "/channel/unempty",
-        Endpoint::Channel(Action::Unempty),
-    ),
-    ("POST", "/channel/pause", Endpoint::Channel(Action::Pause)),
-    (
-        "POST",
-        "/channel/unpause",
-        Endpoint::Channel(Action::Unpause),
-    ),
+    ("POST", "/topic/create", Topic(Action::Create)),
+    ("POST", "/topic/delete", Topic(Action::Delete)),
+    ("POST", "/topic/empty", Topic(Action::Empty)),
+    ("POST", "/topic/unempty", Topic(Action::Unempty)),
+    ("POST", "/topic/pause", Topic(Action::Pause)),
+    ("POST", "/topic/unpause", Topic(Action::Unpause)),
+    ("POST", "/channel/create", Channel(Action::Create)),
+    ("POST", "/channel/delete", Channel(Action::Delete)),
+    ("POST", "/channel/empty", Channel(Action::Empty)),
+    ("POST", "/channel/unempty", Channel(Action::Unempty)),
+    ("POST", "/channel/pause", Channel(Action::Pause)),
+    ("POST", "/channel/unpause", Channel(Action::Unpause)),
     ("GET", "/config/*", Endpoint::ConfigGet),
     ("PUT", "/config/*", Endpoint::ConfigPut),
     ("GET", "/debug/pprof/", Endpoint::PprofIndex),

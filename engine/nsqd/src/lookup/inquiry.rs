@@ -2,14 +2,13 @@
 //! and puts the answers together.
 
 use crate::thread_pool::ThreadPool;
-use nsq_http::query;
+use nsq_http::{Lookup, query};
 use parking_lot::Mutex;
 use program::http_client::HttpClient;
 use program::{log_debug, log_info, log_warn};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
-use wire::go_json::{self, array, object, text};
 use wire::name::is_ephemeral;
 
 /// An nsqlookupd as questions see it. Clones share the state.
@@ -157,14 +156,8 @@ impl<F: FnOnce(Vec<String>, bool) + Send + 'static> Inquiry<F> {
     }
 }
 
-/// Decodes the answer of an nsqlookupd.
+/// Reads the answer of an nsqlookupd.
 fn channels(body: &[u8]) -> Result<Vec<String>, String> {
-    let value = go_json::parse(body)?;
-    let Some(fields) = object(&value, "channels")? else {
-        return Ok(Vec::new());
-    };
-    let names = array(fields, "channels")?.iter();
-    names
-        .map(|name| text(name, "channels").map(str::to_owned))
-        .collect()
+    let found = nsq_http::read::<Lookup>(body).map_err(|why| why.to_string())?;
+    Ok(found.channels)
 }

@@ -10,7 +10,7 @@ use nsq_http::host_port;
 use program::version::NSQ_VERSION;
 use program::{log_error, log_info, log_warn};
 use std::fmt::Display;
-use std::io::{self, ErrorKind, Read, Write};
+use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -278,9 +278,7 @@ pub(super) fn try_out(target: &Target, tls: Option<&Arc<ClientConfig>>) -> Resul
 struct Link {
     /// The peer's IP address.
     address: SocketAddr,
-    stream: Box<dyn Stream>,
-    /// Read, but not yet taken as an answer.
-    input: Vec<u8>,
+    stream: BufReader<Box<dyn Stream>>,
 }
 
 impl Link {
@@ -318,11 +316,8 @@ impl Link {
                 Box::new(client.map_err(|why| fail(&format!("tls: {why}")))?)
             }
         };
-        Ok(Link {
-            address,
-            stream,
-            input: Vec::new(),
-        })
+        let stream = BufReader::new(stream);
+        Ok(Link { address, stream })
     }
 
     /// Sends bytes before the deadline.
@@ -330,11 +325,10 @@ impl Link {
     /// # Errors
     /// The text for the log.
     fn write(&mut self, bytes: &[u8], deadline: Instant) -> Result<(), String> {
-        self.stream.timed().deadline = deadline;
-        self.stream
-            .write_all(bytes)
-            .and_then(|()| self.stream.flush())
-            .map_err(|error| self.text("write", &error))
+        let stream = self.stream.get_mut();
+        stream.timed().deadline = deadline;
+        let written = stream.write_all(bytes).and_then(|()| stream.flush());
+        written.map_err(|error| self.text("write", &error))
     }
 
     /// Returns the next answer, without its length.
@@ -342,21 +336,20 @@ impl Link {
     /// # Errors
     /// The text for the log: the connection is broken, or the answer has more than `bytes_max` bytes.
     fn answer(&mut self, bytes_max: usize, deadline: Instant) -> Result<Vec<u8>, String> {
-        self.stream.timed().deadline = deadline;
-        loop {
-            if let Some(answer) = take_answer(&mut self.input, bytes_max)? {
-                return Ok(answer);
-            }
-            let mut buffer = [0; 4096];
-            let bytes = self
-                .stream
-                .read(&mut buffer)
-                .map_err(|error| self.text("read", &error))?;
-            if bytes == 0 {
-                return Err("EOF".to_owned());
-            }
-            self.input.extend_from_slice(&buffer[..bytes]);
-        }
+        self.stream.get_mut().timed().deadline = deadline;
+        let mut size = [0; 4];
+        self.read(&mut size)?;
+        let mut answer = vec![0; answer_bytes(size, bytes_max)?];
+        self.read(&mut answer)?;
+        Ok(answer)
+    }
+
+    fn read(&mut self, room: &mut [u8]) -> Result<(), String> {
+        let read = self.stream.read_exact(room);
+        read.map_err(|error| match error.kind() {
+            ErrorKind::UnexpectedEof => "EOF".to_owned(),
+            _ => self.text("read", &error),
+        })
     }
 
     /// In Go's words.
@@ -364,7 +357,7 @@ impl Link {
         let show = |address: io::Result<SocketAddr>| {
             address.map_or("?".to_owned(), |address| address.to_string())
         };
-        let socket = &self.stream.timed().socket;
+        let socket = &self.stream.get_mut().timed().socket;
         let (local, peer) = (socket.local_addr(), socket.peer_addr());
         let (local, peer) = (show(local), show(peer));
         format!("{verb} tcp {local}->{peer}: {}", cause(error))
@@ -414,32 +407,22 @@ impl Stream for ClientStream<Timed> {
     }
 }
 
-/// Takes an answer off the front of `input`, once it is complete.
-fn take_answer(input: &mut Vec<u8>, bytes_max: usize) -> Result<Option<Vec<u8>>, String> {
-    let Some(size) = input.first_chunk() else {
-        return Ok(None);
-    };
-    let size = i32::from_be_bytes(*size);
-    let Ok(bytes) = usize::try_from(size) else {
-        return Err(format!("response body size ({size}) is negative"));
-    };
-    if input.starts_with(b"HTTP") {
+/// Returns the length of an answer that begins with its size.
+fn answer_bytes(size: [u8; 4], bytes_max: usize) -> Result<usize, String> {
+    if size == *b"HTTP" {
         return Err(
             "it answers in HTTP: the address must be nsqlookupd's --tcp-address (by default port 4160)".to_owned(),
         );
     }
+    let size = i32::from_be_bytes(size);
+    let bytes = usize::try_from(size);
+    let bytes = bytes.map_err(|_| format!("response body size ({size}) is negative"))?;
     if bytes > bytes_max {
         return Err(format!(
             "response body size ({size}) is greater than limit ({bytes_max})"
         ));
     }
-    if input.len() < 4 + bytes {
-        return Ok(None);
-    }
-    let rest = input.split_off(4 + bytes);
-    let mut answer = std::mem::replace(input, rest);
-    answer.drain(..4);
-    Ok(Some(answer))
+    Ok(bytes)
 }
 
 fn remaining(deadline: Instant) -> io::Result<Duration> {
@@ -494,28 +477,44 @@ mod tests {
 
     #[test]
     fn answers_are_taken_whole_and_within_bounds() {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+        let address = listener.local_addr().expect("bound");
+        let target = Target::ip("lk", address);
         let take = |bytes: &[u8]| {
-            let mut input = bytes.to_vec();
-            take_answer(&mut input, 10).map(|answer| (answer, input))
+            let mut link = Link::connect(&target, None).expect("it listens");
+            let (mut peer, _) = listener.accept().expect("a connection");
+            peer.write_all(bytes).expect("sent");
+            drop(peer);
+            let deadline = Instant::now() + TIMEOUT;
+            let mut answers = Vec::new();
+            loop {
+                match link.answer(10, deadline) {
+                    Ok(answer) => answers.push(answer),
+                    Err(why) => return (answers, why),
+                }
+            }
         };
-        assert_eq!(take(b"\0\0"), Ok((None, b"\0\0".to_vec())));
-        assert_eq!(take(b"\0\0\0\x02O"), Ok((None, b"\0\0\0\x02O".to_vec())));
-        let both = b"\0\0\0\x02OK\0\0\0\0";
-        assert_eq!(take(both), Ok((Some(b"OK".to_vec()), b"\0\0\0\0".to_vec())));
-        assert_eq!(take(b"\0\0\0\0"), Ok((Some(Vec::new()), Vec::new())));
-        assert_eq!(
-            take(b"HTTP/1.1 400"),
-            Err("it answers in HTTP: the address must be nsqlookupd's --tcp-address (by default port 4160)".to_owned())
+        let end = |answers: &[&[u8]]| {
+            let answers: Vec<Vec<u8>> = answers.iter().map(|answer| answer.to_vec()).collect();
+            (answers, "EOF".to_owned())
+        };
+        assert_eq!(take(b"\0\0"), end(&[]));
+        assert_eq!(take(b"\0\0\0\x02O"), end(&[]));
+        assert_eq!(take(b"\0\0\0\x02OK\0\0\0\0"), end(&[b"OK", b""]));
+        let refused = |bytes: &[u8], why: &str| {
+            assert_eq!(take(bytes), (Vec::new(), why.to_owned()));
+        };
+        refused(
+            b"HTTP/1.1 400",
+            "it answers in HTTP: the address must be nsqlookupd's --tcp-address (by default port 4160)",
         );
-        assert_eq!(
-            take(b"\0\0\0\x0b"),
-            Err("response body size (11) is greater than limit (10)".to_owned())
+        refused(
+            b"\0\0\0\x0b",
+            "response body size (11) is greater than limit (10)",
         );
-        assert_eq!(
-            take(b"\xff\xff\xff\xff"),
-            Err("response body size (-1) is negative".to_owned())
-        );
+        refused(b"\xff\xff\xff\xff", "response body size (-1) is negative");
     }
+
     /// Each byte came before the timeout of its read, so a peer could keep the thread for hours.
     #[test]
     fn a_peer_that_sends_tls_byte_by_byte_is_left_at_the_deadline() {

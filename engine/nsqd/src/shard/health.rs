@@ -5,7 +5,6 @@
 
 use engine_rules::ShardId;
 use parking_lot::Mutex;
-use std::cell::RefCell;
 use std::sync::Arc;
 
 /// One health value for all shards.
@@ -31,35 +30,9 @@ impl Health {
         }
     }
 
-    fn set(&self, shard: ShardId, reason: Option<Arc<str>>) {
+    /// Tells why a shard is unhealthy, if it is. A shard calls this only when the reason has changed.
+    pub(super) fn set(&self, shard: ShardId, reason: Option<Arc<str>>) {
         self.of_shards.lock()[shard.0 as usize] = reason;
-    }
-}
-
-/// A shard's report of its own health. Only changes reach [`Health`].
-pub(crate) struct ShardHealth {
-    shard: ShardId,
-    told: RefCell<Option<Arc<str>>>,
-    health: Health,
-}
-
-impl ShardHealth {
-    /// Everything is well on `shard`.
-    pub(crate) fn new(shard: ShardId, health: Health) -> ShardHealth {
-        ShardHealth {
-            shard,
-            told: RefCell::default(),
-            health,
-        }
-    }
-
-    /// Tells the others why the shard is unhealthy, if it is. Costs a comparison if nothing has changed.
-    pub(crate) fn report(&self, reason: Option<&Arc<str>>) {
-        let mut told = self.told.borrow_mut();
-        if told.as_ref() != reason {
-            *told = reason.cloned();
-            self.health.set(self.shard, told.clone());
-        }
     }
 }
 
@@ -70,17 +43,15 @@ mod tests {
     #[test]
     fn the_newest_reason_of_the_first_shard_that_has_one_is_shown() {
         let health = Health::new(2);
-        let shards = [0, 1].map(|shard| ShardHealth::new(ShardId(shard), health.clone()));
-        let note = |shard: usize, reason: &str| {
+        let note = |shard, reason: &str| {
             let reason = (!reason.is_empty()).then(|| Arc::from(reason));
-            shards[shard].report(reason.as_ref());
+            health.set(ShardId(shard), reason);
             health.get().err().unwrap_or_default()
         };
         assert_eq!(note(1, ""), "");
         assert_eq!(note(1, "full"), "full");
         assert_eq!(note(0, "no descriptor"), "no descriptor");
         // It stays bad, for another reason.
-        assert_eq!(note(0, "sync failed"), "sync failed");
         assert_eq!(note(0, "sync failed"), "sync failed");
         assert_eq!(note(0, ""), "full");
         assert_eq!(health.get(), Err("full".to_owned()));

@@ -18,7 +18,7 @@ mod job_order;
 
 use crate::shard::mail::{Mail, Post};
 use diskq::{DataPath, Keeper, Memory, OsFiles, Reply, Request, SharedSync, Tombstone};
-use engine_rules::{DeletedLog, Refusal, ShardId, TaskId, TopicKey};
+use engine_rules::{DeletedLog, Refusal, ShardId, TopicKey};
 use job_order::JobOrder;
 use program::{log_error, log_warn};
 use std::collections::HashSet;
@@ -44,7 +44,7 @@ pub(crate) enum KeeperJob {
     /// Take memory of a deleted topic's log back.
     Free(Memory),
     /// Do the last jobs of a deleted topic's log, then remove it; answered by mail.
-    Delete(Deletion),
+    Delete(DeletedLog),
     /// Remove what is left of deleted topics that nsqd.dat does not list any more.
     Bury(Vec<Tombstone>),
     /// End the thread.
@@ -136,34 +136,14 @@ impl Duty {
     }
 }
 
-/// The log of a deleted topic, as the keeper knows it.
-pub(crate) struct Deletion {
-    topic: Arc<str>,
-    is_ephemeral: bool,
-    requests: Vec<Request>,
-    /// The task that waits for the result of the first try.
-    task: Option<TaskId>,
-}
-
-impl From<DeletedLog> for Deletion {
-    fn from(log: DeletedLog) -> Deletion {
-        Deletion {
-            topic: log.topic,
-            is_ephemeral: log.is_ephemeral,
-            requests: log.requests,
-            task: log.task,
-        }
-    }
-}
-
 /// The deletions that failed, and when each is tried again, the earliest first.
 #[derive(Default)]
 struct FailedDeletions {
-    waiting: Vec<(Instant, Deletion)>,
+    waiting: Vec<(Instant, DeletedLog)>,
 }
 
 impl FailedDeletions {
-    fn put(&mut self, deletion: Deletion) {
+    fn put(&mut self, deletion: DeletedLog) {
         self.waiting.push((Instant::now() + RETRY_PAUSE, deletion));
     }
 
@@ -173,7 +153,7 @@ impl FailedDeletions {
         Some(at.saturating_duration_since(Instant::now()))
     }
 
-    fn take_due(&mut self) -> impl Iterator<Item = Deletion> + use<> {
+    fn take_due(&mut self) -> impl Iterator<Item = DeletedLog> + use<> {
         let now = Instant::now();
         let due = self.waiting.extract_if(.., |(at, _)| *at <= now);
         let due: Vec<_> = due.map(|(_, deletion)| deletion).collect();
@@ -183,7 +163,7 @@ impl FailedDeletions {
     /// Forgets the deletions of `topic`, whose directory may soon belong to another topic. Returns their
     /// number.
     fn forget(&mut self, topic: &str) -> usize {
-        let of_topic = |(_, deletion): &mut (Instant, Deletion)| *deletion.topic == *topic;
+        let of_topic = |(_, deletion): &mut (Instant, DeletedLog)| *deletion.topic == *topic;
         self.waiting.extract_if(.., of_topic).count()
     }
 }
@@ -314,7 +294,7 @@ impl KeeperThread {
 
     /// Does the last jobs of a log and deletes the log. Returns false if the deletion failed. Then the barrier stays
     /// until another try works, or for ever if there is no other try.
-    fn delete(&mut self, mut deletion: Deletion) -> bool {
+    fn delete(&mut self, mut deletion: DeletedLog) -> bool {
         let topic = deletion.topic.clone();
         self.order.wait_for_urgent(&topic);
         for request in deletion.requests.drain(..) {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use futures_lite::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use super::date::Date;
+use super::date;
 use super::head::{self, Head};
 use super::host_names::HostNames;
 use super::reply::{Exchange, Refusal, Reply};
@@ -75,7 +75,6 @@ pub struct Connection<S> {
     start: usize,
     end: usize,
     output: Vec<u8>,
-    date: Date,
     steps: u32,
 }
 
@@ -99,7 +98,6 @@ impl<S: Io> Connection<S> {
             start: 0,
             end: unread.len(),
             output: Vec::new(),
-            date: Date::default(),
             steps: 0,
         }
     }
@@ -165,46 +163,22 @@ impl<S: Io> Connection<S> {
         bytes.extend_from_slice(self.take(read));
         let mut filled = bytes.len();
         let result = loop {
-            let left = count - filled;
-            if left == 0 {
+            if filled == count {
                 break Ok(());
             }
-            let read = if left < BUFFER_BYTES {
-                // The space is larger than the rest, so this read also shows that nothing else has
-                // arrived.
-                self.fill_and_copy(bytes, &mut filled, left).await
-            } else {
-                if filled == bytes.len() {
-                    bytes.resize(count.min((2 * filled).max(BODY_BYTES_FIRST)), 0);
-                }
-                self.take_turns().await;
-                let (stream, target) = (&mut self.stream, &mut bytes[filled..]);
-                let read = poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, target)).await;
-                filled += *read.as_ref().unwrap_or(&0);
-                read
-            };
-            match read {
+            if filled == bytes.len() {
+                bytes.resize(count.min((2 * filled).max(BODY_BYTES_FIRST)), 0);
+            }
+            self.take_turns().await;
+            let (stream, target) = (&mut self.stream, &mut bytes[filled..]);
+            match poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, target)).await {
                 Ok(0) => break Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(_) => {}
+                Ok(read) => filled += read,
                 Err(error) => break Err(error),
             }
         };
         bytes.truncate(filled);
         result
-    }
-
-    async fn fill_and_copy(
-        &mut self,
-        bytes: &mut Vec<u8>,
-        filled: &mut usize,
-        left: usize,
-    ) -> io::Result<usize> {
-        let read = self.fill().await?;
-        let taken = self.take(read.min(left));
-        bytes.truncate(*filled);
-        bytes.extend_from_slice(taken);
-        *filled = bytes.len();
-        Ok(read)
     }
 
     /// Writes all of `bytes`.
@@ -216,7 +190,7 @@ impl<S: Io> Connection<S> {
     /// Writes an answer. `reply` has no further parts after that.
     pub(super) async fn answer(&mut self, reply: &mut Reply, exchange: Exchange) -> io::Result<()> {
         self.take_turns().await;
-        reply.write(&mut self.output, exchange, self.date.now());
+        reply.write(&mut self.output, exchange, &date::now());
         loop {
             let result = self.stream.write_all(&self.output).await;
             self.output.clear();

@@ -71,10 +71,10 @@ impl Failure {
     }
 }
 
-/// The later parts of a long body. Each call makes one part, and returns true with the last one.
+/// The later parts of a long body. Each call makes one part.
 struct Parts(Box<PollNext>);
 
-type PollNext = dyn FnMut(&mut Context<'_>) -> Poll<(String, bool)> + Send;
+type PollNext = dyn FnMut(&mut Context<'_>) -> Poll<Option<String>> + Send;
 
 impl fmt::Debug for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -141,45 +141,21 @@ impl Reply {
         Reply::new(status, true, body).with_type(JSON)
     }
 
-    /// Returns a JSON document that is too long for one piece of memory. `next` makes its parts, each when the one before
-    /// has left, and returns true with the last one. A client of HTTP/1.1 gets them in chunks. For another client, the
-    /// connection ends with the document.
-    pub fn json_in_parts(next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
-        Reply::in_parts(next, |first| Reply::json(StatusCode::OK, first))
-    }
-
-    /// Returns a text of metrics. `next` makes its parts, as for [`Reply::json_in_parts`].
-    pub fn metrics_in_parts(next: impl FnMut() -> (String, bool) + Send + 'static) -> Reply {
-        Reply::in_parts(next, Reply::metrics)
-    }
-
-    fn in_parts(
-        mut next: impl FnMut() -> (String, bool) + Send + 'static,
-        reply_of: impl FnOnce(String) -> Reply,
-    ) -> Reply {
-        let (first, is_last) = next();
-        let mut reply = reply_of(first);
-        reply.rest = (!is_last).then(|| Parts(Box::new(move |_| Poll::Ready(next()))));
-        reply
-    }
-
-    fn metrics(text: String) -> Reply {
+    /// Returns a text of metrics.
+    pub fn metrics(text: impl Into<Bytes>) -> Reply {
         Reply::plain(StatusCode::OK, text).with_type(metrics::CONTENT_TYPE)
     }
 
-    /// Returns a text of metrics that is still being made. `poll_next` returns its next part, and `None` behind the last one.
-    pub fn metrics_as_made(
-        first: String,
-        mut poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<String>> + Send + 'static,
+    /// Returns the answer with further parts behind its body, which is too long for one piece of memory. `poll_next` makes
+    /// the next part when the one before has left, and returns `None` behind the last one. A client of HTTP/1.1 gets the
+    /// body in chunks. For another client, the connection ends with the body.
+    #[must_use]
+    pub fn and_more(
+        mut self,
+        poll_next: impl FnMut(&mut Context<'_>) -> Poll<Option<String>> + Send + 'static,
     ) -> Reply {
-        let mut reply = Reply::metrics(first);
-        reply.rest = Some(Parts(Box::new(move |cx| {
-            poll_next(cx).map(|part| {
-                let is_last = part.is_none();
-                (part.unwrap_or_default(), is_last)
-            })
-        })));
-        reply
+        self.rest = Some(Parts(Box::new(poll_next)));
+        self
     }
 
     /// Returns a page for browsers.
@@ -332,13 +308,13 @@ impl Reply {
         let Some(Parts(next)) = self.rest.as_mut().filter(|_| !exchange.is_head) else {
             return false;
         };
-        let (part, is_last) = poll_fn(next).await;
-        push_part(out, part.as_bytes(), exchange.is_http_11);
-        if is_last {
-            self.rest = None;
-            if exchange.is_http_11 {
-                out.extend_from_slice(b"0\r\n\r\n");
-            }
+        if let Some(part) = poll_fn(next).await {
+            push_part(out, part.as_bytes(), exchange.is_http_11);
+            return true;
+        }
+        self.rest = None;
+        if exchange.is_http_11 {
+            out.extend_from_slice(b"0\r\n\r\n");
         }
         true
     }

@@ -50,212 +50,191 @@ pub enum Outcome {
     Later,
 }
 
+/// An operator's act on a topic, or on a channel of the topic.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Act {
+    /// Creates the topic or channel, if it is not there.
+    Create,
+    /// Deletes the topic with its channels and messages, or the channel with its messages. Its consumers are disconnected.
+    /// What is required is made again.
+    Delete,
+    /// Drops the messages that no channel of the topic has been given yet, and those of the topic's grace. Or drops the
+    /// channel's messages: waiting, deferred and in flight. With a time, [`Act::Unempty`] can bring the messages back until
+    /// this time is over. Without a time, the messages of an earlier undo are dropped, too. The time is at most
+    /// [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
+    Empty(Option<Duration>),
+    /// Brings the messages back that the topic or channel was emptied of. A topic gives them to the channels that it has
+    /// now, or keeps them if it is not open.
+    Unempty,
+    /// Stops the flow from the topic to its channels, or the delivery of the channel to its consumers. `None` starts it
+    /// again.
+    Pause(Option<Pause>),
+}
+
 impl Broker {
-    /// Creates a topic if it is not there.
+    /// Carries out an act on a topic, or on a channel of the topic. The task is woken as the result says.
     ///
     /// # Errors
-    /// When the topic is set aside.
-    pub fn create_topic(
-        &mut self,
-        name: TopicName<'_>,
-        task: TaskId,
-        out: &mut Vec<Output>,
-    ) -> Result<Outcome, AdminError> {
-        self.collect(out, |broker| {
-            let found = broker.topic_key(name).map_err(AdminError::SetAside)?;
-            let topic = &broker.topics[found.key()];
-            match found {
-                Found::Ready(_) if topic.checkpoints.is_recorded => Ok(Outcome::Done),
-                Found::Ready(key) => Ok(broker.wait_until_recorded(key, task)),
-                Found::Starting(key) => Ok(broker.try_later(key, task)),
-            }
-        })
-    }
-
-    /// Deletes a topic with its channels and messages; its consumers are disconnected. A required topic is made again.
-    ///
-    /// # Errors
-    /// When there is no such topic.
-    pub fn delete_topic(
+    /// There is no such topic or channel, the topic is set aside, or an undo is not possible. Then nothing was changed.
+    pub fn administer(
         &mut self,
         now: Now,
-        name: &str,
+        (topic, channel): (TopicName<'_>, Option<ChannelName<'_>>),
+        act: &Act,
         task: TaskId,
         out: &mut Vec<Output>,
     ) -> Result<Outcome, AdminError> {
         self.call(now, out, |broker| {
-            let key = broker.find_topic(name)?;
-            broker.remove_topic(key, Some(task));
-            if let Some(name) = TopicName::new(name.as_bytes()) {
-                broker.make_required(name);
+            if let (None, Act::Create) = (channel, act) {
+                return broker.create_topic(topic, task);
             }
-            Ok(Outcome::Wait)
-        })
-    }
-
-    /// Drops the messages that no channel of the topic has been given yet, and those of the topic's grace. With a time in
-    /// `undo`, [`Broker::unempty_topic`] can bring the messages back until this time is over. Without a time, the messages
-    /// of an earlier undo are dropped, too. The time is at most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
-    ///
-    /// # Errors
-    /// When there is no such topic, or an undo is not possible. Then nothing was dropped.
-    pub fn empty_topic(
-        &mut self,
-        now: Now,
-        name: &str,
-        undo: Option<Duration>,
-        task: TaskId,
-    ) -> Result<Outcome, AdminError> {
-        let key = self.find_topic(name)?;
-        let topic = &mut self.topics[key];
-        if let Some(time) = undo {
-            if topic.ephemeral {
-                return Err(NoUndo::OfEphemeral.into());
-            }
-            if !topic.started || topic.is_drafting() {
-                return Ok(self.try_later(key, task));
-            }
-            topic.empty_for(now, time)?;
-            self.may_have_undos = true;
-            return Ok(self.wait_until_recorded(key, task));
-        }
-        // An open topic keeps no messages of its own: those on their way belong to the channels.
-        if !topic.is_open() {
-            topic.empty();
-        }
-        topic.drop_topic_undo();
-        topic.empty_grace(now);
-        Ok(self.wait_until_recorded(key, task))
-    }
-
-    /// Stops the flow from a topic to its channels, or starts the flow if `pause` is `None`.
-    ///
-    /// # Errors
-    /// When there is no such topic.
-    pub fn pause_topic(
-        &mut self,
-        now: Now,
-        name: &str,
-        pause: Option<&Pause>,
-        task: TaskId,
-        out: &mut Vec<Output>,
-    ) -> Result<Outcome, AdminError> {
-        let key = self.find_topic(name)?;
-        let topic = &mut self.topics[key];
-        if !topic.catch_up(now, &self.clients, &mut self.work) {
-            return Ok(self.try_later(key, task));
-        }
-        topic.set_pause(now, pause);
-        out.push(Output::MetadataChanged);
-        Ok(self.wait_until_recorded(key, task))
-    }
-
-    /// Creates a channel if it is not there.
-    ///
-    /// # Errors
-    /// When there is no such topic.
-    pub fn create_channel(
-        &mut self,
-        now: Now,
-        topic: &str,
-        channel: ChannelName<'_>,
-        task: TaskId,
-        out: &mut Vec<Output>,
-    ) -> Result<Outcome, AdminError> {
-        self.call(now, out, |broker| {
-            let key = broker.find_topic(topic)?;
-            let Some(id) = broker.channel_id(key, channel) else {
-                return Ok(broker.try_later(key, task));
-            };
-            let topic = &mut broker.topics[key];
-            match topic.unrecorded(id) {
-                Some(number) => {
-                    topic.waits.add_for_checkpoint(number, Waiter::Task(task));
-                    broker.pump_later(key);
-                    Ok(Outcome::Wait)
+            let key = broker.find_topic(topic.as_str())?;
+            match (channel, act) {
+                (None, Act::Delete) => {
+                    broker.remove_topic(key, Some(task));
+                    broker.make_required(topic);
+                    return Ok(Outcome::Wait);
                 }
-                None => Ok(Outcome::Done),
+                (Some(channel), Act::Create) => {
+                    return Ok(broker.create_channel(key, channel, task));
+                }
+                _ => {}
             }
-        })
-    }
-
-    /// Deletes a channel with its messages; its consumers are disconnected. A required channel is made again.
-    ///
-    /// # Errors
-    /// When there is no such topic or channel.
-    pub fn delete_channel(
-        &mut self,
-        now: Now,
-        topic: &str,
-        channel: &str,
-        task: TaskId,
-        out: &mut Vec<Output>,
-    ) -> Result<Outcome, AdminError> {
-        self.call(now, out, |broker| {
-            let (key, id) = broker.find_channel(topic, channel)?;
-            let is_required = broker.options.required.has_channel(topic, channel);
-            // The next channel of this name must not get what is on its way to this one.
-            if is_required && !broker.topics[key].catch_up(now, &broker.clients, &mut broker.work) {
+            let is_changed = match channel {
+                None => broker.change_topic(key, act)?,
+                Some(channel) => {
+                    let id = broker.topics[key].channels.find(channel.as_str());
+                    let id = id.ok_or(AdminError::ChannelNotFound)?;
+                    broker.change_channel((key, topic), (id, channel), act)?
+                }
+            };
+            if !is_changed {
                 return Ok(broker.try_later(key, task));
             }
-            broker.remove_channel(key, id);
-            if is_required && let Some(name) = TopicName::new(topic.as_bytes()) {
-                broker.make_required(name);
+            if *act == Act::Unempty {
+                plant!(UnemptyBeforeCheckpoint, return Ok(Outcome::Done));
             }
             Ok(broker.wait_until_recorded(key, task))
         })
     }
 
-    /// Drops a channel's messages: waiting, deferred and in flight. With a time in `undo`, [`Broker::unempty_channel`] can
-    /// bring the messages back until this time is over. Without a time, the messages of an earlier undo are dropped, too.
-    /// The time is at most [`UNDO_TIME_MAX`](crate::UNDO_TIME_MAX).
-    ///
-    /// # Errors
-    /// When there is no such topic or channel, or an undo is not possible. Then nothing was dropped.
-    pub fn empty_channel(
-        &mut self,
-        now: Now,
-        (topic, channel): (&str, &str),
-        undo: Option<Duration>,
-        task: TaskId,
-    ) -> Result<Outcome, AdminError> {
-        let (key, id) = self.find_channel(topic, channel)?;
-        let topic = &mut self.topics[key];
-        if undo.is_some() && (topic.ephemeral || topic.channels[id].ephemeral) {
-            return Err(NoUndo::OfEphemeral.into());
+    fn create_topic(&mut self, name: TopicName<'_>, task: TaskId) -> Result<Outcome, AdminError> {
+        let found = self.topic_key(name).map_err(AdminError::SetAside)?;
+        let topic = &self.topics[found.key()];
+        match found {
+            Found::Ready(_) if topic.checkpoints.is_recorded => Ok(Outcome::Done),
+            Found::Ready(key) => Ok(self.wait_until_recorded(key, task)),
+            Found::Starting(key) => Ok(self.try_later(key, task)),
         }
-        let is_caught_up = topic.catch_up(now, &self.clients, &mut self.work);
-        if !is_caught_up || undo.is_some() && topic.is_drafting() {
-            return Ok(self.try_later(key, task));
-        }
-        match undo {
-            Some(time) => {
-                topic.empty_channel_for(now, id, time, &mut self.clients)?;
-                self.may_have_undos = true;
-            }
-            None => topic.empty_channel(id, &mut self.clients),
-        }
-        Ok(self.wait_until_recorded(key, task))
     }
 
-    /// Stops the delivery of a channel to its consumers, or starts the delivery if `pause` is `None`.
-    ///
-    /// # Errors
-    /// When there is no such topic or channel.
-    pub fn pause_channel(
-        &mut self,
-        now: Now,
-        topic: &str,
-        channel: &str,
-        pause: Option<&Pause>,
-        task: TaskId,
-        out: &mut Vec<Output>,
-    ) -> Result<Outcome, AdminError> {
-        let (key, id) = self.find_channel(topic, channel)?;
+    fn create_channel(&mut self, key: TopicKey, name: ChannelName<'_>, task: TaskId) -> Outcome {
+        let Some(id) = self.channel_id(key, name) else {
+            return self.try_later(key, task);
+        };
         let topic = &mut self.topics[key];
-        topic.set_channel_pause(id, now, pause);
-        out.push(Output::MetadataChanged);
-        Ok(self.wait_until_recorded(key, task))
+        match topic.unrecorded(id) {
+            Some(number) => {
+                topic.waits.add_for_checkpoint(number, Waiter::Task(task));
+                self.pump_later(key);
+                Outcome::Wait
+            }
+            None => Outcome::Done,
+        }
+    }
+
+    /// Empties or pauses a topic, or ends that. Returns false, and changes nothing, if the topic has to start, to catch up,
+    /// or to end a checkpoint first.
+    fn change_topic(&mut self, key: TopicKey, act: &Act) -> Result<bool, NoUndo> {
+        let (now, topic) = (self.now, &mut self.topics[key]);
+        match act {
+            Act::Empty(Some(time)) => {
+                if topic.ephemeral {
+                    return Err(NoUndo::OfEphemeral);
+                }
+                if !topic.started || topic.is_drafting() {
+                    return Ok(false);
+                }
+                topic.empty_for(now, *time)?;
+                self.may_have_undos = true;
+            }
+            Act::Empty(None) => {
+                // An open topic keeps no messages of its own: those on their way belong to the channels.
+                if !topic.is_open() {
+                    topic.empty();
+                }
+                topic.drop_topic_undo();
+                topic.empty_grace(now);
+            }
+            Act::Unempty => {
+                let is_caught_up = topic.catch_up(now, &self.clients, &mut self.work);
+                if !is_caught_up || topic.is_drafting() {
+                    return Ok(false);
+                }
+                topic.unempty(now, &self.clients)?;
+            }
+            Act::Pause(pause) => {
+                if !topic.catch_up(now, &self.clients, &mut self.work) {
+                    return Ok(false);
+                }
+                topic.set_pause(now, pause.as_ref());
+                self.out.push(Output::MetadataChanged);
+            }
+            Act::Create | Act::Delete => unreachable!("they are no changes"),
+        }
+        Ok(true)
+    }
+
+    /// Empties, pauses or deletes a channel, or ends that. Returns false as [`Broker::change_topic`].
+    fn change_channel(
+        &mut self,
+        (key, topic_name): (TopicKey, TopicName<'_>),
+        (id, name): (ChannelId, ChannelName<'_>),
+        act: &Act,
+    ) -> Result<bool, NoUndo> {
+        let (now, topic) = (self.now, &mut self.topics[key]);
+        match act {
+            Act::Delete => {
+                let required = &self.options.required;
+                let is_required = required.has_channel(topic_name.as_str(), name.as_str());
+                // The next channel of this name must not get what is on its way to this one.
+                if is_required && !topic.catch_up(now, &self.clients, &mut self.work) {
+                    return Ok(false);
+                }
+                self.remove_channel(key, id);
+                if is_required {
+                    self.make_required(topic_name);
+                }
+            }
+            Act::Empty(undo) => {
+                if undo.is_some() && (topic.ephemeral || topic.channels[id].ephemeral) {
+                    return Err(NoUndo::OfEphemeral);
+                }
+                let is_caught_up = topic.catch_up(now, &self.clients, &mut self.work);
+                if !is_caught_up || undo.is_some() && topic.is_drafting() {
+                    return Ok(false);
+                }
+                match undo {
+                    Some(time) => {
+                        topic.empty_channel_for(now, id, *time, &mut self.clients)?;
+                        self.may_have_undos = true;
+                    }
+                    None => topic.empty_channel(id, &mut self.clients),
+                }
+            }
+            Act::Unempty => {
+                if topic.is_drafting() {
+                    return Ok(false);
+                }
+                topic.unempty_channel(now, id)?;
+            }
+            Act::Pause(pause) => {
+                topic.set_channel_pause(id, now, pause.as_ref());
+                self.out.push(Output::MetadataChanged);
+            }
+            Act::Create => unreachable!("it is no change"),
+        }
+        Ok(true)
     }
 
     /// Has a change recorded and the task woken when that is done.
@@ -360,65 +339,10 @@ impl Broker {
             }),
         }
     }
-
-    pub(super) fn find_channel(
-        &self,
-        topic: &str,
-        name: &str,
-    ) -> Result<(TopicKey, ChannelId), AdminError> {
-        let key = self.find_topic(topic)?;
-        let channel = self.topics[key].channels.find(name);
-        Ok((key, channel.ok_or(AdminError::ChannelNotFound)?))
-    }
 }
 
-/// The undo of empty, as an operator asks for it.
+/// The undos of a shard whose disk is full.
 impl Broker {
-    /// Brings the messages back that a channel was emptied of.
-    ///
-    /// # Errors
-    /// When there is no such topic or channel, or no undo.
-    pub fn unempty_channel(
-        &mut self,
-        now: Now,
-        topic: &str,
-        channel: &str,
-        task: TaskId,
-    ) -> Result<Outcome, AdminError> {
-        let (key, id) = self.find_channel(topic, channel)?;
-        let topic = &mut self.topics[key];
-        if topic.is_drafting() {
-            return Ok(self.try_later(key, task));
-        }
-        topic.unempty_channel(now, id)?;
-        Ok(self.wait_for_use(key, task))
-    }
-
-    /// Brings the messages back that a topic was emptied of. The topic gives them to the channels that it has now, or
-    /// keeps them if it is not open.
-    ///
-    /// # Errors
-    /// When there is no such topic, or its undo cannot be used. Then nothing was changed.
-    pub fn unempty_topic(
-        &mut self,
-        now: Now,
-        name: &str,
-        task: TaskId,
-    ) -> Result<Outcome, AdminError> {
-        let key = self.find_topic(name)?;
-        let topic = &mut self.topics[key];
-        if !topic.catch_up(now, &self.clients, &mut self.work) || topic.is_drafting() {
-            return Ok(self.try_later(key, task));
-        }
-        topic.unempty(now, &self.clients)?;
-        Ok(self.wait_for_use(key, task))
-    }
-
-    fn wait_for_use(&mut self, key: TopicKey, task: TaskId) -> Outcome {
-        plant!(UnemptyBeforeCheckpoint, return Outcome::Done);
-        self.wait_until_recorded(key, task)
-    }
-
     /// Returns whether the disk has refused room to a topic since the last call. Then all other shards are to call
     /// [`Broker::drop_undos`]: their undos may be what fills the disk.
     #[must_use]

@@ -16,6 +16,18 @@ use wire::name::{ChannelName, TopicName};
 pub(crate) const DATA_PATH: &str = "/data";
 pub(crate) const TOPIC: &str = "orders";
 pub(crate) const CHANNEL: &str = "archive";
+
+/// Returns the place of an operator's act on a topic, or on its channel.
+pub(crate) fn place<'a>(
+    topic: &'a str,
+    channel: Option<&'a str>,
+) -> (TopicName<'a>, Option<ChannelName<'a>>) {
+    let channel = channel.map(|name| ChannelName::new(name.as_bytes()).expect("a valid name"));
+    (
+        TopicName::new(topic.as_bytes()).expect("a valid name"),
+        channel,
+    )
+}
 pub(crate) const TURN_ENTRIES: usize = 40;
 const WALL_NS: u64 = 1_800_000_000_000_000_000;
 /// A time that is longer than `--sync-timeout`.

@@ -71,6 +71,9 @@ const MADE_ELSEWHERE: &[(&str, &[&str])] = &[
     (
         "{error}",
         &[
+            "cannot install the reporter of SIGBUS",
+            "cannot receive signals",
+            "raise the limit on processes and threads",
             "failed to instantiate nsqd",
             "failed to load metadata",
             "failed to read data-path",
@@ -79,10 +82,6 @@ const MADE_ELSEWHERE: &[(&str, &[&str])] = &[
             "failed to build client TLS config",
             "failed to build TLS config for nsqlookupd",
         ],
-    ),
-    (
-        "thread_refused(",
-        &["raise the limit on processes and threads"],
     ),
     ("fallback_text(", &["cannot be used"]),
     (

@@ -6,7 +6,7 @@ use diskq::LogOptions;
 use diskq_sim::SimFiles;
 use engine_rules::stats::{StatsFilter, StatsSnapshot};
 use engine_rules::{
-    BrokerOptions, ClientId, DedupRule, DedupRules, Outcome, PublisherRule, ShardId, TaskId,
+    Act, BrokerOptions, ClientId, DedupRule, DedupRules, Outcome, PublisherRule, ShardId, TaskId,
     UnclaimedBounds, UnclaimedRules, shard_of,
 };
 use std::time::Duration;
@@ -100,16 +100,26 @@ fn an_emptied_topic_comes_back_after_a_restart() {
     let mut world = lists::World::new();
     publish(&mut world);
     world.rest();
-    let (now, time) = (world.now(), Some(Duration::from_secs(60)));
-    let emptied = world.broker.empty_topic(now, lists::TOPIC, time, TaskId(1));
-    assert_eq!(emptied, Ok(Outcome::Wait));
+    let time = Some(Duration::from_secs(60));
+    let emptied = administer(&mut world, None, &Act::Empty(time));
+    assert_eq!(emptied, Outcome::Wait);
     world.rest();
     world.restart();
-    let now = world.now();
-    let back = world.broker.unempty_topic(now, lists::TOPIC, TaskId(2));
-    assert_eq!(back, Ok(Outcome::Wait));
+    let back = administer(&mut world, None, &Act::Unempty);
+    assert_eq!(back, Outcome::Wait);
     world.subscribe(0);
     assert_eq!(world.counts(), (1, 0, 0));
+}
+
+/// Carries out an operator's act on the topic, or on a channel.
+fn administer(world: &mut lists::World, channel: Option<&str>, act: &Act) -> Outcome {
+    let (now, mut out) = (world.now(), Vec::new());
+    let place = lists::place(lists::TOPIC, channel);
+    let done = world
+        .broker
+        .administer(now, place, act, TaskId(1), &mut out);
+    world.perform(out);
+    done.expect("it is there")
 }
 
 /// The process is killed as soon as the operator has the answer.
@@ -117,14 +127,12 @@ fn the_use_of_an_undo_waits_for_its_checkpoint() {
     let mut world = lists::World::new();
     world.subscribe(0);
     publish(&mut world);
-    let (now, place) = (world.now(), (lists::TOPIC, lists::CHANNEL));
     let time = Some(Duration::from_secs(60));
-    let emptied = world.broker.empty_channel(now, place, time, TaskId(1));
-    assert_eq!(emptied, Ok(Outcome::Wait));
+    let emptied = administer(&mut world, Some(lists::CHANNEL), &Act::Empty(time));
+    assert_eq!(emptied, Outcome::Wait);
     world.rest();
-    let broker = &mut world.broker;
-    let used = broker.unempty_channel(now, lists::TOPIC, lists::CHANNEL, TaskId(2));
-    if used == Ok(Outcome::Wait) {
+    let used = administer(&mut world, Some(lists::CHANNEL), &Act::Unempty);
+    if used == Outcome::Wait {
         world.rest();
     }
     world.restart();
@@ -314,12 +322,8 @@ fn a_message_stays_until_its_number_is_saved() {
         world.rest();
         if number == 30 {
             // A checkpoint without the first messages, so that their segments may be used again.
-            let (now, mut out) = (world.now(), Vec::new());
-            let name = ChannelName::new(b"other").expect("a valid name");
-            let broker = &mut world.broker;
-            let created = broker.create_channel(now, lists::TOPIC, name, TaskId(1), &mut out);
-            assert_eq!(created, Ok(Outcome::Wait));
-            world.perform(out);
+            let created = administer(&mut world, Some("other"), &Act::Create);
+            assert_eq!(created, Outcome::Wait);
             world.rest();
         }
     }

@@ -39,10 +39,10 @@ use diskq::{
 use diskq_sim::{Call, Crash, SimFiles};
 use engine_rules::stats::StatsFilter;
 use engine_rules::{
-    AdminError, Authorization, Broker, BrokerOptions, Change, Client, ClientId, DeadLetterRules,
-    DedupRules, ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now, Outcome, Output,
-    Pause, Random, Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions, Topology,
-    UnclaimedBounds, Wakeup, shard_of,
+    Act, AdminError, Authorization, Broker, BrokerOptions, Change, Client, ClientId,
+    DeadLetterRules, DedupRules, ForwardBatch, ForwardReply, GraceOptions, LatencyOptions, Now,
+    Outcome, Output, Pause, Random, Refusal, Required, ShardId, TaskId, TopicKey, TopicOptions,
+    Topology, UnclaimedBounds, Wakeup, shard_of,
 };
 use keepers::{Job, Thread, Work};
 use mid_turn::{Event, MidTurn};
@@ -957,7 +957,7 @@ impl World {
         let undo = self.some_undo().filter(|_| action >= 17);
         let undo = undo.unwrap_or((topic, channel));
         let topic = undo.0;
-        let (topic_text, name) = (TOPICS[topic], CHANNELS[channel]);
+        let topic_text = TOPICS[topic];
         let shard = shard_of(topic_text, self.shards.len() as u32).0 as usize;
         if !self.shards[shard].is_awake {
             return;
@@ -974,17 +974,18 @@ impl World {
             note: length.map_or_else(String::new, |_| "repair".to_owned()),
             ..Pause::default()
         };
-        let pause = paused.then_some(&pause);
+        let pause = Act::Pause(paused.then_some(pause));
         let until = length.filter(|_| paused).map(|length| self.mono + length);
         let mut out = Vec::new();
         let broker = &mut self.shards[shard].broker;
+        let (whole, part) = (whole(topic), names((topic, channel)));
         // "There is no such topic" is also a correct answer.
         let outcome = match action {
             14 | 15 => self.empty_for(shard, (topic, channel), task),
             16 => self.empty_topic_for(shard, topic, task),
             17.. => self.unempty(shard, undo, task),
             0 | 1 => {
-                let outcome = broker.pause_topic(now, topic_text, pause, task, &mut out);
+                let outcome = broker.administer(now, whole, &pause, task, &mut out);
                 if is_done(&outcome) {
                     self.reached.note("paused");
                     let fact = Fact::TopicIsPaused(topic);
@@ -994,7 +995,7 @@ impl World {
                 outcome
             }
             2 | 3 => {
-                let outcome = broker.pause_channel(now, topic_text, name, pause, task, &mut out);
+                let outcome = broker.administer(now, part, &pause, task, &mut out);
                 if outcome.is_ok() {
                     let fact = Fact::ChannelIsPaused((topic, channel));
                     self.promises.command(fact, paused, task);
@@ -1003,7 +1004,7 @@ impl World {
                 outcome
             }
             4 => {
-                let outcome = broker.empty_channel(now, (topic_text, name), None, task);
+                let outcome = broker.administer(now, part, &Act::Empty(None), task, &mut out);
                 if is_done(&outcome) {
                     self.reached.note("emptied");
                     self.model.empty((topic, channel));
@@ -1018,7 +1019,7 @@ impl World {
                 outcome
             }
             5 => {
-                let outcome = broker.empty_topic(now, topic_text, None, task);
+                let outcome = broker.administer(now, whole, &Act::Empty(None), task, &mut out);
                 let stats = broker.distribute_and_snapshot(now, &StatsFilter::default());
                 let mut topics = stats.topics.iter();
                 let found = topics.find(|stats| stats.topic_name == topic_text);
@@ -1037,7 +1038,7 @@ impl World {
                 outcome
             }
             6 => {
-                let outcome = broker.delete_channel(now, topic_text, name, task, &mut out);
+                let outcome = broker.administer(now, part, &Act::Delete, task, &mut out);
                 if outcome.is_ok() {
                     self.reached.note("channel deleted");
                     self.model.delete((topic, channel));
@@ -1047,7 +1048,7 @@ impl World {
                 outcome
             }
             7 if self.random.below(3) == 0 => {
-                let outcome = broker.delete_topic(now, topic_text, task, &mut out);
+                let outcome = broker.administer(now, whole, &Act::Delete, task, &mut out);
                 if outcome.is_ok() {
                     self.reached.note("topic deleted");
                     // Publishes under way are refused, or go to a new topic of this name.
@@ -1067,13 +1068,11 @@ impl World {
             8 | 9 => {
                 self.promises.command(Fact::TopicExists(topic), true, task);
                 self.creating.insert(task, topic);
-                let name = topic_name(topic);
-                broker.create_topic(name, task, &mut out)
+                broker.administer(now, whole, &Act::Create, task, &mut out)
             }
             _ => {
                 // The channel is owed messages only after an answered SUB.
-                let name = channel_name(channel);
-                let outcome = broker.create_channel(now, topic_text, name, task, &mut out);
+                let outcome = broker.administer(now, part, &Act::Create, task, &mut out);
                 if is_done(&outcome) {
                     let fact = Fact::ChannelExists((topic, channel));
                     self.promises.command(fact, true, task);
@@ -1115,9 +1114,9 @@ impl World {
             Wakeup::Retry => {
                 let Some(topic) = creating else { return };
                 self.creating.insert(task, topic);
-                let (name, mut out) = (topic_name(topic), Vec::new());
+                let (now, mut out) = (self.now(), Vec::new());
                 let broker = &mut self.shards[shard].broker;
-                let outcome = broker.create_topic(name, task, &mut out);
+                let outcome = broker.administer(now, whole(topic), &Act::Create, task, &mut out);
                 self.perform(shard, out);
                 if outcome == Ok(Outcome::Done) {
                     self.answer_task(shard, task, Wakeup::Done(Ok(())));
@@ -1137,6 +1136,21 @@ impl World {
     }
 
     // --- what the broker asks for
+
+    /// Carries out an operator's act.
+    fn do_act(
+        &mut self,
+        shard: usize,
+        place: (TopicName<'_>, Option<ChannelName<'_>>),
+        act: &Act,
+        task: TaskId,
+    ) -> Result<Outcome, AdminError> {
+        let (now, mut out) = (self.now(), Vec::new());
+        let broker = &mut self.shards[shard].broker;
+        let outcome = broker.administer(now, place, act, task, &mut out);
+        self.perform(shard, out);
+        outcome
+    }
 
     fn perform(&mut self, shard: usize, outputs: Vec<Output>) {
         for output in outputs {
@@ -1508,14 +1522,14 @@ impl World {
             }
         }
         self.run_until_idle();
-        for topic in TOPICS {
-            let shard = shard_of(topic, self.shards.len() as u32).0 as usize;
+        for topic in 0..TOPICS.len() {
+            let shard = shard_of(TOPICS[topic], self.shards.len() as u32).0 as usize;
             let (now, mut out) = (self.now(), Vec::new());
             let broker = &mut self.shards[shard].broker;
+            let channels = (0..CHANNELS.len()).map(|channel| names((topic, channel)));
             // A topic or channel that does not exist needs no unpausing.
-            let _ = broker.pause_topic(now, topic, None, TaskId(0), &mut out);
-            for channel in CHANNELS {
-                let _ = broker.pause_channel(now, topic, channel, None, TaskId(0), &mut out);
+            for place in [whole(topic)].into_iter().chain(channels) {
+                let _ = broker.administer(now, place, &Act::Pause(None), TaskId(0), &mut out);
             }
             self.perform(shard, out);
         }
@@ -1600,8 +1614,13 @@ impl World {
 }
 
 /// Returns the names of a topic and a channel.
-fn names(place: Place) -> (&'static str, &'static str) {
-    (TOPICS[place.0], CHANNELS[place.1])
+fn names(place: Place) -> (TopicName<'static>, Option<ChannelName<'static>>) {
+    (topic_name(place.0), Some(channel_name(place.1)))
+}
+
+/// The place of an operator's act on a topic itself.
+fn whole(topic: usize) -> (TopicName<'static>, Option<ChannelName<'static>>) {
+    (topic_name(topic), None)
 }
 
 /// Returns true if an operator's command has made its change, recorded or not.

@@ -8,7 +8,7 @@ use super::at_risk::Risk;
 use super::model::{Model, Place};
 use super::{CHANNELS, TOPICS, World, is_done, ledgers};
 use engine_rules::stats::{StatsFilter, TopicStats};
-use engine_rules::{AdminError, NoUndo, Outcome, TaskId};
+use engine_rules::{Act, AdminError, NoUndo, Outcome, TaskId};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
@@ -224,10 +224,8 @@ impl World {
         task: TaskId,
     ) -> Result<Outcome, AdminError> {
         let time = Duration::from_secs([2, 20, 3600][self.random.below(3) as usize]);
-        let (now, (topic, channel)) = (self.now(), super::names(place));
         let topic_stats = self.topic_stats(shard, place.0);
-        let broker = &mut self.shards[shard].broker;
-        let outcome = broker.empty_channel(now, (topic, channel), Some(time), task);
+        let outcome = self.do_act(shard, super::names(place), &Act::Empty(Some(time)), task);
         if is_done(&outcome) {
             self.reached.note("emptied with an undo");
             let mut undo = self.model.begin_undo(self.mono, place, time, task);
@@ -251,9 +249,7 @@ impl World {
         if place.1 == WHOLE {
             return self.unempty_topic(shard, place.0, task);
         }
-        let (now, (topic, channel)) = (self.now(), super::names(place));
-        let broker = &mut self.shards[shard].broker;
-        let outcome = broker.unempty_channel(now, topic, channel, task);
+        let outcome = self.do_act(shard, super::names(place), &Act::Unempty, task);
         if outcome == Err(AdminError::NoUndo(NoUndo::NotFound)) {
             if let Some(undo) = self.model.undos.open.remove(&place) {
                 let is_there = |(number, channels): (&u64, &BTreeSet<usize>)| {
@@ -292,10 +288,10 @@ impl World {
         task: TaskId,
     ) -> Result<Outcome, AdminError> {
         let time = Duration::from_secs([2, 20, 3600][self.random.below(3) as usize]);
-        let (now, place) = (self.now(), (topic, WHOLE));
+        let place = (topic, WHOLE);
         let before = self.topic_stats(shard, topic);
-        let broker = &mut self.shards[shard].broker;
-        let outcome = broker.empty_topic(now, TOPICS[topic], Some(time), task);
+        let act = Act::Empty(Some(time));
+        let outcome = self.do_act(shard, super::whole(topic), &act, task);
         if is_done(&outcome) {
             let before = before.expect("the topic was found");
             let after = self.topic_stats(shard, topic).expect("the topic stays");
@@ -332,10 +328,9 @@ impl World {
         topic: usize,
         task: TaskId,
     ) -> Result<Outcome, AdminError> {
-        let (now, place) = (self.now(), (topic, WHOLE));
+        let place = (topic, WHOLE);
         let before = self.topic_stats(shard, topic);
-        let broker = &mut self.shards[shard].broker;
-        let outcome = broker.unempty_topic(now, TOPICS[topic], task);
+        let outcome = self.do_act(shard, super::whole(topic), &Act::Unempty, task);
         let is_open = |it: &TopicStats| !it.paused && !it.channels.is_empty();
         match &outcome {
             Err(AdminError::NoUndo(NoUndo::OfPaused)) => {
@@ -459,7 +454,7 @@ impl World {
                 self.model.open_ledger(place, owes, received);
             }
         }
-        let (topic, channel) = super::names(wanted);
+        let (topic, channel) = (TOPICS[wanted.0], CHANNELS[wanted.1]);
         let mut channels = stats.topics.iter().filter(|it| it.topic_name == topic);
         let channels = channels.next().map_or(&[][..], |topic| &topic.channels);
         let found = channels.iter().find(|it| it.channel_name == channel);

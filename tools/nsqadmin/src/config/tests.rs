@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use test_support::tables::{of_flags, page_with_table};
+
 use super::*;
 
 fn config(args: &[&str]) -> Result<Config, Exit> {
@@ -144,8 +146,12 @@ fn a_size_with_a_unit_is_refused_with_an_example() {
 #[test]
 fn the_documentation_has_every_flag() {
     test_support::pages::check("reference/flags-nsqadmin.md", |page| {
-        let page = program::page_with_table(page, "nsqadmin's flags", NSQADMIN.flags);
-        program::page_with_table(&page, "our flags of nsqadmin", NSQADMIN.own_flags)
+        let page = page_with_table(page, "nsqadmin's flags", &of_flags(NSQADMIN.flags));
+        page_with_table(
+            &page,
+            "our flags of nsqadmin",
+            &of_flags(NSQADMIN.own_flags),
+        )
     });
 }
 

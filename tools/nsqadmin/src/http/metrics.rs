@@ -168,14 +168,16 @@ impl Seen {
 
 /// Answers `/metrics`.
 pub(super) fn metrics(app: &App) -> Reply {
-    let mut out = Exposition::default();
+    let mut text = String::new();
+    let mut out = Exposition::new(|part| text += &part);
     let seen = Seen::of(app);
     append(&mut out, &BUILD, &seen);
     append_process(&mut out, app.started);
     for row in ROWS {
         append(&mut out, row, &seen);
     }
-    Reply::new(StatusCode::OK, CONTENT_TYPE, out.end().concat())
+    out.end();
+    Reply::new(StatusCode::OK, CONTENT_TYPE, text)
 }
 
 fn append(out: &mut Exposition, (family, names, read): &Row, seen: &Seen) {
@@ -202,6 +204,7 @@ fn labels<const N: usize>(values: [&str; N]) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use test_support::tables;
 
     /// docs/reference/metrics.md holds a table of all metrics, and it is this one. To write it anew, run this test
     /// with UPDATE_DOCS=1.
@@ -209,9 +212,9 @@ mod tests {
     fn the_documentation_has_every_metric() {
         let rows = std::iter::once(&BUILD).chain(ROWS);
         let all: Vec<_> = rows.map(|(family, labels, _)| (*family, *labels)).collect();
-        let table = program::metrics::table(&all);
+        let table = tables::of_metrics(&all);
         test_support::pages::check("reference/metrics.md", |page| {
-            program::metrics::page_with_table(page, "nsqadmin's metrics", &table)
+            tables::page_with_table(page, "nsqadmin's metrics", &table)
         });
     }
 }

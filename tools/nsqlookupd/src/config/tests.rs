@@ -1,5 +1,7 @@
 use std::time::Duration;
 
+use test_support::tables::{of_flags, page_with_table};
+
 use super::*;
 
 fn config(args: &[&str]) -> Result<Config, Exit> {
@@ -89,8 +91,12 @@ fn mistakes_have_the_originals_texts_and_codes() {
 #[test]
 fn the_documentation_has_every_flag() {
     test_support::pages::check("reference/flags-nsqlookupd.md", |page| {
-        let page = program::page_with_table(page, "nsqlookupd's flags", NSQLOOKUPD.flags);
-        program::page_with_table(&page, "our flags of nsqlookupd", NSQLOOKUPD.own_flags)
+        let page = page_with_table(page, "nsqlookupd's flags", &of_flags(NSQLOOKUPD.flags));
+        page_with_table(
+            &page,
+            "our flags of nsqlookupd",
+            &of_flags(NSQLOOKUPD.own_flags),
+        )
     });
 }
 

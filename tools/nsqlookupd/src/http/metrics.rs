@@ -2,6 +2,7 @@
 //! test compares the two.
 
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::SystemTime;
 
 use parking_lot::RwLock;
@@ -58,7 +59,8 @@ pub(super) async fn metrics(
     now: fn() -> Now,
     started: SystemTime,
 ) -> Reply {
-    let mut out = Exposition::default();
+    let mut parts = Vec::new();
+    let mut out = Exposition::new(|part| parts.push(part));
     let mut labels = String::new();
     push_label(&mut labels, "version", NSQ_VERSION);
     push_label(&mut labels, "ringq_version", RINGQ_VERSION);
@@ -69,11 +71,13 @@ pub(super) async fn metrics(
     append_rows(&mut out, TOTALS, &[(String::new(), totals)]);
     append_rows(&mut out, TOPIC, &topics(database, now).await);
     append_rows(&mut out, NODE, &nodes(database, now).await);
-    let mut parts = out.end().into_iter();
-    Reply::metrics_in_parts(move || {
-        let part = parts.next().unwrap_or_default();
-        (part, parts.as_slice().is_empty())
-    })
+    out.end();
+    let mut parts = parts.into_iter();
+    let reply = Reply::metrics(parts.next().unwrap_or_default());
+    if parts.as_slice().is_empty() {
+        return reply;
+    }
+    reply.and_more(move |_| Poll::Ready(parts.next()))
 }
 
 async fn topics(database: &RwLock<Database>, now: fn() -> Now) -> Vec<(String, TopicFigures)> {

@@ -7,7 +7,7 @@ use super::families::*;
 use program::metrics::{Family, Kind};
 use promql::Served;
 use std::collections::BTreeSet;
-use test_support::pages;
+use test_support::{pages, tables};
 
 /// Returns all metrics with the names of their labels, for the table of the page.
 fn all() -> Vec<(Family, &'static str)> {
@@ -37,9 +37,9 @@ fn all() -> Vec<(Family, &'static str)> {
 /// UPDATE_DOCS=1.
 #[test]
 fn the_documentation_has_every_metric() {
-    let table = program::metrics::table(&all());
+    let table = tables::of_metrics(&all());
     pages::check("reference/metrics.md", |page| {
-        program::metrics::page_with_table(page, "nsqd's metrics", &table)
+        tables::page_with_table(page, "nsqd's metrics", &table)
     });
 }
 

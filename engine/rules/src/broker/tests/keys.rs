@@ -3,11 +3,12 @@
 use super::script::{Session, changed, check_with, options};
 use super::{dead_letters, group_commit, unclaimed};
 use crate::{
-    BrokerOptions, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow, Output,
-    TaskId, UnclaimedBounds,
+    Act, BrokerOptions, ContentKey, ContentRule, DedupRule, DedupRules, JsonPointer, KeyWindow,
+    Output, TaskId, UnclaimedBounds,
 };
 use diskq_log::Request;
 use std::time::Duration;
+use wire::name::TopicName;
 
 /// Options with rules: `body` for the topics `t*`, and the value at `/id` for the topics `j*`.
 fn with_rules(window: KeyWindow) -> BrokerOptions {
@@ -408,7 +409,8 @@ fn the_keeper_frees_the_tables_of_a_deleted_topic() {
     session.act("a: PUB t | x");
     let (broker, now) = session.broker();
     let mut out = Vec::new();
-    let deleted = broker.delete_topic(now, "t", TaskId(9), &mut out);
+    let place = (TopicName::new(b"t").expect("a valid name"), None);
+    let deleted = broker.administer(now, place, &Act::Delete, TaskId(9), &mut out);
     deleted.expect("the topic exists");
     let is_drop = |it: &Output| matches!(it, Output::Keeper(_, _, Request::Drop(_)));
     assert!(out.iter().any(is_drop) && !broker.is_turn_open());

@@ -2,7 +2,7 @@
 
 use super::script::{Session, check, duration};
 use crate::stats::PauseStats;
-use crate::{Pause, TaskId};
+use crate::{Act, Pause};
 use std::fmt::Write;
 use std::time::Duration;
 
@@ -23,17 +23,8 @@ impl Session {
 
     /// Pauses a topic or channel, or unpauses the topic or channel.
     pub(super) fn set_pause(&mut self, what: &str, pause: Option<&Pause>) {
-        let (now, task) = (self.now, TaskId(0));
-        let mut out = Vec::new();
-        let done = match what.split_once('/') {
-            Some((topic, channel)) => {
-                let broker = &mut self.broker;
-                broker.pause_channel(now, topic, channel, pause, task, &mut out)
-            }
-            None => self.broker.pause_topic(now, what, pause, task, &mut out),
-        };
+        let done = self.administer(what, &Act::Pause(pause.cloned()));
         done.expect("it is there");
-        self.run_until_idle(out);
     }
 
     /// Sets the wall clock back.

@@ -55,8 +55,8 @@
 
 use crate::stats::{ChannelStats, StatsFilter, TopicStats};
 use crate::{
-    Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now, Output,
-    RestoredKeys, SavedKeys, Sent, TaskId, TopicKey,
+    Act, AdminError, Authorization, Broker, BrokerOptions, ClientId, GraceOptions, Grants, Now,
+    Outcome, Output, RestoredKeys, SavedKeys, Sent, TaskId, TopicKey,
 };
 use diskq::{Files, Keeper, Logs, Recovered, Request};
 use diskq_sim::{Call, Crash, SimFiles};
@@ -406,7 +406,7 @@ impl Session {
             ["pause", what, ref terms @ ..] => self.pause(what, terms),
             ["unpause", what] => self.set_pause(what, None),
             ["clock", "back", time] => self.set_clock_back(time),
-            [verb, what] => self.administer(verb, what),
+            [verb, what] => self.operate(verb, what),
             _ => panic!("not a line of a script: {line}"),
         }
     }
@@ -698,32 +698,31 @@ impl Session {
         writeln!(self.transcript, "{name}< {text}").expect("a String takes all");
     }
 
-    fn administer(&mut self, verb: &str, what: &str) {
+    /// Carries out an operator's act on a topic, or on a channel: `topic/channel`.
+    pub(super) fn administer(&mut self, what: &str, act: &Act) -> Result<Outcome, AdminError> {
         let (topic, channel) = parts(what);
-        let (now, task, broker) = (self.now, TaskId(0), &mut self.broker);
-        let mut out = Vec::new();
-        let result = match (verb, channel) {
-            ("empty", None) => broker.empty_topic(now, topic, None, task).map(drop),
-            ("empty", Some(channel)) => broker
-                .empty_channel(now, (topic, channel), None, task)
-                .map(drop),
-            ("delete", None) => broker.delete_topic(now, topic, task, &mut out).map(drop),
-            ("delete", Some(channel)) => broker
-                .delete_channel(now, topic, channel, task, &mut out)
-                .map(drop),
-            ("create", Some(channel)) => {
-                let name = TopicName::new(topic.as_bytes()).expect("a valid name");
-                let created = broker.create_topic(name, task, &mut out);
+        let topic = TopicName::new(topic.as_bytes()).expect("a valid name");
+        let channel = channel.map(|name| ChannelName::new(name.as_bytes()).expect("a valid name"));
+        let (now, mut out) = (self.now, Vec::new());
+        let place = (topic, channel);
+        let done = self.broker.administer(now, place, act, TaskId(0), &mut out);
+        self.run_until_idle(out);
+        done
+    }
+
+    fn operate(&mut self, verb: &str, what: &str) {
+        let act = match verb {
+            "empty" => Act::Empty(None),
+            "delete" => Act::Delete,
+            "create" => {
+                let (topic, _) = parts(what);
+                let created = self.administer(topic, &Act::Create);
                 created.expect("it can be created");
-                let name = ChannelName::new(channel.as_bytes()).expect("a valid name");
-                broker
-                    .create_channel(now, topic, name, task, &mut out)
-                    .map(drop)
+                Act::Create
             }
             _ => panic!("no such thing to do: {verb} {what}"),
         };
-        result.expect("it is there");
-        self.run_until_idle(out);
+        self.administer(what, &act).expect("it is there");
     }
 
     fn answer_question(&mut self, topic: &str, channels: &[&str], is_complete: bool) {

@@ -2,33 +2,24 @@
 
 use super::script::{Session, changed, check, check_with, duration, options};
 use super::{dead_letters, group_commit};
-use crate::{AdminError, Broker, Now, Outcome, TaskId};
+use crate::{Act, AdminError, Outcome};
 use std::time::Duration;
 
 impl Session {
     /// Empties a topic or channel with an undo.
     pub(super) fn empty_for(&mut self, what: &str, time: &str) {
-        let time = Some(duration(time));
-        self.try_until_done(|broker, now| match what.split_once('/') {
-            None => broker.empty_topic(now, what, time, TaskId(0)),
-            Some(channel) => broker.empty_channel(now, channel, time, TaskId(0)),
-        });
+        self.try_until_done(what, &Act::Empty(Some(duration(time))));
     }
 
     /// Brings the messages back that a topic or channel was emptied of.
     pub(super) fn unempty(&mut self, what: &str) {
-        self.try_until_done(|broker, now| match what.split_once('/') {
-            None => broker.unempty_topic(now, what, TaskId(0)),
-            Some((topic, channel)) => broker.unempty_channel(now, topic, channel, TaskId(0)),
-        });
+        self.try_until_done(what, &Act::Unempty);
     }
 
     /// Carries out an operator's command, and says why it is refused.
-    fn try_until_done(&mut self, act: impl Fn(&mut Broker, Now) -> Result<Outcome, AdminError>) {
+    fn try_until_done(&mut self, what: &str, act: &Act) {
         loop {
-            let done = act(&mut self.broker, self.now);
-            self.run_until_idle(Vec::new());
-            match done {
+            match self.administer(what, act) {
                 Ok(Outcome::Later) => continue,
                 Ok(_) => {}
                 Err(AdminError::NoUndo(why)) => self.show(&format!("{why:?}")),

@@ -4,16 +4,15 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
+use program::inherited::InheritedSocket;
+use program::tcp_socket::{self, BIND_PAUSE, BIND_TIMEOUT, Backoff};
+use program::{log_warn, tcp_address};
 use socket2::Socket;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use wire::go_error::system_text;
-
-use crate::inherited::InheritedSocket;
-use crate::tcp_socket::{self, BIND_PAUSE, BIND_TIMEOUT, Backoff};
-use crate::{log_warn, tcp_address};
 
 /// A listener.
 #[derive(Debug)]

@@ -1,8 +1,7 @@
 //! The limit on the files and connections that a process may have open.
 
+use program::log_warn;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-
-use crate::log_warn;
 
 /// Raises the soft limit to the hard one, as Go's runtime does. The soft limit of most systems is 1,024, for the sake of
 /// programs that use `select`. A sandbox that does not allow this leaves the limit as it is, and a WARNING line says so.
