@@ -220,10 +220,11 @@ fn check_expires(fields: &Map<String, Value>) -> Result<(), String> {
 }
 
 fn authorization(fields: &Map<String, Value>) -> Result<Authorization, String> {
-    let topic = compile("topic", &string(fields, "topic")?)?;
+    let topic = string(fields, "topic")?;
     let channels = array(fields, "channels")?.iter();
-    let channels = channels.map(|channel| compile("channel", text(channel, "channels")?));
-    let channels = channels.collect::<Result<_, String>>()?;
+    let channels: Vec<&str> = channels
+        .map(|channel| text(channel, "channels"))
+        .collect::<Result<_, String>>()?;
     let (mut may_subscribe, mut may_publish) = (false, false);
     for permission in array(fields, "permissions")? {
         match text(permission, "permissions")? {
@@ -232,9 +233,12 @@ fn authorization(fields: &Map<String, Value>) -> Result<Authorization, String> {
             other => return Err(format!("unknown permission {other}")),
         }
     }
+    let channels = channels.into_iter();
     Ok(Authorization {
-        topic,
-        channels,
+        topic: compile("topic", &topic)?,
+        channels: channels
+            .map(|channel| compile("channel", channel))
+            .collect::<Result<_, String>>()?,
         may_subscribe,
         may_publish,
     })

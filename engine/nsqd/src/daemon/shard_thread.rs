@@ -79,10 +79,8 @@ impl ShardThread {
     async fn run(self, started: mpsc::Sender<Result<(), String>>, stopped: oneshot::Receiver<()>) {
         let config = &self.plan.shared.info.config;
         reactor::look_for(config.look);
-        let Plan {
-            shard_count, seed, ..
-        } = self.plan;
-        let options = options::broker_options(config, self.plan.rules, self.id, shard_count, seed);
+        let (count, seed) = (self.plan.shard_count, self.plan.seed);
+        let options = options::broker_options(config, self.plan.rules, self.id, count, seed);
         let (path, clock) = (&self.plan.data_path, self.plan.shared.clock);
         let broker = recovery::restore(options, path, clock, self.stored.topics);
         let shared = self.plan.shared;

@@ -19,11 +19,13 @@ const DRAIN: &str = "drain";
 
 /// `GET /config/<option>`: the value as it is now.
 pub(super) fn get(broker: &HttpBroker, option: &str) -> Result<Reply, Failure> {
-    if let Some(value) = live_value(broker, option) {
-        return Ok(shown(&value));
-    }
     let info = broker.info();
     let value = match option {
+        LOG_LEVEL => Value::Level(log::level()),
+        LOOKUPD_ADDRESSES => {
+            let addresses = broker.shared().lookup.addresses();
+            addresses.map_or(Value::NoList, Value::List)
+        }
         DRAIN => Value::Boolean(broker.shared().drain.is_draining()),
         "broadcast_tcp_port" => Value::Integer(info.announced.tcp.into()),
         "broadcast_http_port" => Value::Integer(info.announced.http.into()),
@@ -34,18 +36,6 @@ pub(super) fn get(broker: &HttpBroker, option: &str) -> Result<Reply, Failure> {
         },
     };
     Ok(shown(&value))
-}
-
-/// Returns the value of an option that can change while nsqd runs. `None`: it is another option.
-fn live_value(broker: &HttpBroker, key: &str) -> Option<Value> {
-    match key {
-        LOG_LEVEL => Some(Value::Level(log::level())),
-        LOOKUPD_ADDRESSES => {
-            let addresses = broker.shared().lookup.addresses();
-            Some(addresses.map_or(Value::NoList, Value::List))
-        }
-        _ => None,
-    }
 }
 
 /// `PUT /config/<option>`: a new value, until the process ends.

@@ -2,13 +2,14 @@
 //! and puts the answers together.
 
 use crate::thread_pool::ThreadPool;
-use nsq_http::{Lookup, query};
+use nsq_http::query;
 use parking_lot::Mutex;
 use program::http_client::HttpClient;
 use program::{log_debug, log_info, log_warn};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Instant;
+use wire::go_json::{self, array, object, text};
 use wire::name::is_ephemeral;
 
 /// An nsqlookupd as questions see it. Clones share the state.
@@ -156,8 +157,30 @@ impl<F: FnOnce(Vec<String>, bool) + Send + 'static> Inquiry<F> {
     }
 }
 
-/// Reads the answer of an nsqlookupd.
+/// Decodes the answer of an nsqlookupd.
 fn channels(body: &[u8]) -> Result<Vec<String>, String> {
-    let found = nsq_http::read::<Lookup>(body).map_err(|why| why.to_string())?;
-    Ok(found.channels)
+    let value = go_json::parse(body)?;
+    let Some(fields) = object(&value, "channels")? else {
+        return Ok(Vec::new());
+    };
+    let names = array(fields, "channels")?.iter();
+    let names = names.map(|name| text(name, "channels").map(str::to_owned));
+    names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: an answer of another form counted as the answer that there are no channels.
+    #[test]
+    fn answers_are_read_as_go_reads_them() {
+        let names = |body: &str| channels(body.as_bytes()).map(|names| names.join(" "));
+        assert_eq!(names(r#"{"channels":["a","b"]}"#), Ok("a b".to_owned()));
+        assert_eq!(names(r#"{"Channels":["a"]}"#), Ok("a".to_owned()));
+        assert_eq!(names("{}"), Ok(String::new()));
+        for other in ["[]", "[null]", r#"{"channels":[1]}"#, "no JSON"] {
+            assert!(names(other).is_err(), "{other}");
+        }
+    }
 }
