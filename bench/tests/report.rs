@@ -1,7 +1,7 @@
 //! The page of `nsq-bench report` in a real browser, light and dark, wide and narrow.
 //!
 //! The tests need chromium. If it is missing, they say so and do nothing, or fail if `CI` is set.
-//! The pages and pictures stay in `target/tmp/report`.
+//! The pages and pictures stay in `target/tmp/report`. With `PAGE_PICTURES=1`, a picture has the whole page, and takes long.
 
 mod browser;
 
@@ -125,7 +125,9 @@ fn check(page: &Path, charts: &str, texts: &[&str]) {
                     page.display()
                 );
             }
-            let height = seen["height"].as_u64().unwrap().min(12_000) as u32;
+            let is_whole = std::env::var_os("PAGE_PICTURES").is_some();
+            let height_max = if is_whole { 12_000 } else { 1_000 };
+            let height = seen["height"].as_u64().unwrap().min(height_max) as u32;
             let name = format!("{scheme:?}-{width}.png").to_lowercase();
             visit.picture(height, &page.with_extension(name));
         }

@@ -23,6 +23,13 @@ unsafe impl GlobalAlloc for Counting {
         unsafe { System.alloc(layout) }
     }
 
+    // The default would fill the memory, which the system gives zeroed.
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        count_allocation();
+        // SAFETY: the caller keeps the promise that `System` needs.
+        unsafe { System.alloc_zeroed(layout) }
+    }
+
     unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, bytes: usize) -> *mut u8 {
         count_allocation();
         // SAFETY: the caller keeps the promise that `System` needs.
