@@ -56,7 +56,8 @@ const FAILED_ONCE: &str = "
      7_511_674_046_647_307_543: the clock was set back, and new messages got seqs below the boundary of the saved numbers
     15_327_475_553_090_275_360: the model believed in an undo whose time was over before the clock was set back
                777_000_117_738: the model wanted answers on a connection that a killed process had just ended
-                43_214_001_327: the model knew nothing of a hole of one power failure that counts as damaged after the next one";
+                43_214_001_327: the model knew nothing of a hole of one power failure that counts as damaged after the next one
+    13_928_387_934_001_432_551: the model buried a tombstone before its name was durable";
 
 fn number(name: &str) -> Option<u64> {
     let value = std::env::var(name).ok()?;

@@ -233,6 +233,7 @@ struct ShardWorld {
     broker: Broker,
     keeper: Keeper<SimFiles>,
     jobs: VecDeque<Job>,
+    data_path: DataPath,
     /// The tombstones of deleted topics. Each stays until an nsqd.dat without its topic is written.
     tombstones: Vec<Tombstone>,
     shared_sync: SharedSync<SimFiles>,
@@ -513,6 +514,7 @@ impl World {
                 broker: Broker::new(self.options(shard, shards)),
                 keeper: Keeper::new(self.files.clone(), data_path.clone()),
                 jobs: VecDeque::new(),
+                data_path: data_path.clone(),
                 tombstones: Vec::new(),
                 shared_sync: Keeper::new(self.files.clone(), data_path.clone())
                     .shared_sync()
@@ -818,8 +820,15 @@ impl World {
             self.metadata.insert(facts.name.clone(), facts);
         }
         let ShardWorld {
-            keeper, tombstones, ..
+            keeper,
+            data_path,
+            tombstones,
+            ..
         } = &mut self.shards[shard];
+        // The write of nsqd.dat syncs the names of the data path. Without tombstones, nothing depends on that.
+        if tombstones.is_empty() || data_path.sync_names(&self.files).is_err() {
+            return;
+        }
         // The removal of a tombstone is retried if it fails.
         tombstones.retain(|tombstone| keeper.bury(tombstone).is_err());
     }
@@ -1522,8 +1531,8 @@ impl World {
             }
         }
         self.run_until_idle();
-        for topic in 0..TOPICS.len() {
-            let shard = shard_of(TOPICS[topic], self.shards.len() as u32).0 as usize;
+        for (topic, name) in TOPICS.iter().enumerate() {
+            let shard = shard_of(name, self.shards.len() as u32).0 as usize;
             let (now, mut out) = (self.now(), Vec::new());
             let broker = &mut self.shards[shard].broker;
             let channels = (0..CHANNELS.len()).map(|channel| names((topic, channel)));

@@ -218,7 +218,7 @@ impl<'a> Reading<'a> {
             return Err(Refusal::new(StatusCode::FORBIDDEN, "FORBIDDEN_BODIES"));
         }
         let node = text("node");
-        let answers = peek.ask(&self.cluster, &node, &mut self.warnings).await?;
+        let answers = peek.ask(self.cluster, &node, &mut self.warnings).await?;
         let is_absent = |found: &Found| *found == Err(Obstacle::Absent);
         if !answers.is_empty() && answers.iter().all(|answer| is_absent(&answer.found)) {
             let code = if peek.channel.is_empty() {

@@ -60,7 +60,7 @@ fn delete(topic: &str) -> KeeperJob {
         requests: Vec::new(),
         task: Some(TaskId(7)),
     };
-    KeeperJob::Delete(log.into())
+    KeeperJob::Delete(log)
 }
 
 fn shown(jobs: &[KeeperJob]) -> Vec<String> {
@@ -367,6 +367,6 @@ fn a_deleted_log_leaves_no_mapping() {
         requests: vec![prepare()],
         task: None,
     };
-    assert!(thread.delete(log.into()));
+    assert!(thread.delete(log));
     assert!(!is_mapped());
 }
