@@ -1,7 +1,8 @@
 //! The page of `nsq-bench report` in a real browser, light and dark, wide and narrow.
 //!
 //! The tests need chromium. If it is missing, they say so and do nothing, or fail if `CI` is set.
-//! The pages and pictures stay in `target/tmp/report`. With `PAGE_PICTURES=1`, a picture has the whole page, and takes long.
+//! The pages and pictures stay in `target/tmp/report`. With `PAGE_PICTURES=1`, a picture has the
+//! whole page, and takes long.
 
 mod browser;
 

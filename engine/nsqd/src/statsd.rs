@@ -10,6 +10,7 @@
 use crate::http::{memory_fields, stats_of_all};
 use crate::process::Info;
 use crate::shard::mail::Post;
+use Sort::{Counter, Gauge};
 use engine_rules::stats::{ChannelStats, LatencyStats, StatsFilter, StatsSnapshot, TopicStats};
 use futures_lite::future::block_on;
 use program::{log_error, log_info};
@@ -206,34 +207,24 @@ enum Sort {
 
 /// The figures of a topic, in nsqd's order.
 const TOPIC: &[Row<TopicStats>] = &[
-    ("message_count", Sort::Counter, |it| it.message_count),
-    ("message_bytes", Sort::Counter, |it| it.message_bytes),
-    ("depth", Sort::Gauge, |it| it.depth),
-    ("backend_depth", Sort::Gauge, |it| it.backend_depth),
-    ("oldest_unfinished_ms", Sort::Gauge, |it| {
-        it.oldest_unfinished_ms
-    }),
+    ("message_count", Counter, |it| it.message_count),
+    ("message_bytes", Counter, |it| it.message_bytes),
+    ("depth", Gauge, |it| it.depth),
+    ("backend_depth", Gauge, |it| it.backend_depth),
+    ("oldest_unfinished_ms", Gauge, |it| it.oldest_unfinished_ms),
 ];
 
 /// The figures of a channel, in nsqd's order.
 const CHANNEL: &[Row<ChannelStats>] = &[
-    ("message_count", Sort::Counter, |it| {
-        it.counters.message_count
-    }),
-    ("depth", Sort::Gauge, |it| it.depth),
-    ("backend_depth", Sort::Gauge, |it| it.backend_depth),
-    ("in_flight_count", Sort::Gauge, |it| it.in_flight_count),
-    ("deferred_count", Sort::Gauge, |it| it.deferred_count),
-    ("oldest_unfinished_ms", Sort::Gauge, |it| {
-        it.oldest_unfinished_ms
-    }),
-    ("requeue_count", Sort::Counter, |it| {
-        it.counters.requeue_count
-    }),
-    ("timeout_count", Sort::Counter, |it| {
-        it.counters.timeout_count
-    }),
-    ("clients", Sort::Gauge, |it| it.client_count),
+    ("message_count", Counter, |it| it.counters.message_count),
+    ("depth", Gauge, |it| it.depth),
+    ("backend_depth", Gauge, |it| it.backend_depth),
+    ("in_flight_count", Gauge, |it| it.in_flight_count),
+    ("deferred_count", Gauge, |it| it.deferred_count),
+    ("oldest_unfinished_ms", Gauge, |it| it.oldest_unfinished_ms),
+    ("requeue_count", Counter, |it| it.counters.requeue_count),
+    ("timeout_count", Counter, |it| it.counters.timeout_count),
+    ("clients", Gauge, |it| it.client_count),
 ];
 
 struct Out<'a> {
@@ -257,8 +248,8 @@ impl Out<'_> {
         for (name, sort, read) in rows {
             let key = format!("{of}.{name}");
             match sort {
-                Sort::Counter => self.counter(&key, read(now), before.map_or(0, read)),
-                Sort::Gauge => self.gauge(&key, read(now)),
+                Counter => self.counter(&key, read(now), before.map_or(0, read)),
+                Gauge => self.gauge(&key, read(now)),
             }
         }
     }

@@ -7,7 +7,7 @@ use std::pin::Pin;
 
 use futures_lite::{AsyncRead, AsyncWrite, AsyncWriteExt};
 
-use super::date;
+use super::date::Date;
 use super::head::{self, Head};
 use super::host_names::HostNames;
 use super::reply::{Exchange, Refusal, Reply};
@@ -75,6 +75,7 @@ pub struct Connection<S> {
     start: usize,
     end: usize,
     output: Vec<u8>,
+    date: Date,
     steps: u32,
 }
 
@@ -98,6 +99,7 @@ impl<S: Io> Connection<S> {
             start: 0,
             end: unread.len(),
             output: Vec::new(),
+            date: Date::default(),
             steps: 0,
         }
     }
@@ -190,7 +192,7 @@ impl<S: Io> Connection<S> {
     /// Writes an answer. `reply` has no further parts after that.
     pub(super) async fn answer(&mut self, reply: &mut Reply, exchange: Exchange) -> io::Result<()> {
         self.take_turns().await;
-        reply.write(&mut self.output, exchange, &date::now());
+        reply.write(&mut self.output, exchange, self.date.now());
         loop {
             let result = self.stream.write_all(&self.output).await;
             self.output.clear();

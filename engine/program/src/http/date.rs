@@ -1,15 +1,29 @@
-//! The `Date` header.
+//! The `Date` header, formatted once a second.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::DateTimePrinter;
 
-/// Returns the present date in the format of HTTP.
-pub(super) fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH);
-    // A wall clock before 1970 counts as 1970.
-    at(since.map_or(0, |since| since.as_secs()))
+/// The text of one second.
+#[derive(Debug, Default)]
+pub(super) struct Date {
+    second: u64,
+    text: String,
+}
+
+impl Date {
+    /// Returns the present date in the format of HTTP.
+    pub(super) fn now(&mut self) -> &str {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH);
+        // A wall clock before 1970 counts as 1970.
+        let second = since.map_or(0, |since| since.as_secs());
+        if self.text.is_empty() || self.second != second {
+            let text = at(second);
+            *self = Date { second, text };
+        }
+        &self.text
+    }
 }
 
 fn at(second: u64) -> String {
