@@ -134,10 +134,9 @@ fn tls_required(https_port: i32) -> Reply {
 fn ready(broker: &HttpBroker) -> Reply {
     let shared = broker.shared();
     let is_started = shared.is_started.load(Ordering::Relaxed);
-    let ready = match phase(broker.is_stopping(), is_started, shared.drain.is_draining()) {
-        Some(phase) => Err(phase.to_owned()),
-        None => shared.health.get(),
-    };
+    let is_stopping = broker.shard.is_stopping();
+    let phase = phase(is_stopping, is_started, shared.drain.is_draining());
+    let ready = phase.map_or_else(|| shared.health.get(), |phase| Err(phase.to_owned()));
     health_reply(&ready, StatusCode::SERVICE_UNAVAILABLE)
 }
 
@@ -156,8 +155,7 @@ fn phase(is_stopping: bool, is_started: bool, is_draining: bool) -> Option<&'sta
         (!is_started, "starting"),
         (is_draining, "draining"),
     ];
-    let mut present = phases.into_iter().filter(|(is_present, _)| *is_present);
-    present.next().map(|(_, phase)| phase)
+    phases.iter().find(|phase| phase.0).map(|phase| phase.1)
 }
 
 const BUSY: Failure = Failure::new(StatusCode::SERVICE_UNAVAILABLE, "BUSY");

@@ -63,11 +63,6 @@ impl HttpBroker {
         &self.shared().info
     }
 
-    /// Returns true when the process ends.
-    pub(super) fn is_stopping(&self) -> bool {
-        self.shard.is_stopping()
-    }
-
     /// Stores the messages, and creates the topic if it is missing. With `defer`, they are due that much later. `origin` is
     /// that of the first message, if the publisher numbers its messages.
     pub(super) async fn publish(
