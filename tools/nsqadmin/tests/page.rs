@@ -257,7 +257,9 @@ fn the_page_in_a_browser() {
         .env("NODE_PATH", modules)
         .env("PAGE_TEST", cluster.to_string());
     let exit = run(&mut command, CHECKS_TIMEOUT);
-    assert!(exit.status.success(), "{exit}");
+    // What failed comes first: a report shows only the first lines.
+    let (failures, passes) = (&exit.stderr, &exit.stdout);
+    assert!(exit.status.success(), "{failures}{passes}");
     if std::env::var_os("PAGE_CHECK").is_none() {
         let requests = graphite.requests();
         let is_render = |request: &Received| request.target().starts_with("/render?target=");

@@ -10,7 +10,8 @@ use std::time::Duration;
 use crate::process::run;
 use crate::skip::not_tested;
 
-const INSTALL_TIMEOUT: Duration = Duration::from_secs(600);
+/// The longest time for an installation. A busy machine may take long.
+pub const INSTALL_TIMEOUT: Duration = Duration::from_secs(1800);
 
 /// Returns a directory in `root` in which `build` has installed what the `files` of the directory
 /// `source` list. `build` gets `source` and the directory. The directory's name depends on the

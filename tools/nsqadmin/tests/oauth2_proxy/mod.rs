@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -12,16 +12,13 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use test_support::http::{Response, http};
 use test_support::http_server::{Answer, HttpServer, Received};
-use test_support::packages::install;
+use test_support::packages::{INSTALL_TIMEOUT, install};
 use test_support::process::{Process, run};
 use test_support::skip::{network_lacks, not_tested};
 use test_support::{TIMEOUT, wait_until};
 use url::Url;
 
 use super::ask;
-
-/// The longest time that Go may take.
-const BUILD_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// A running oauth2-proxy that listens on a unix socket.
 pub(super) struct OAuth2Proxy {
@@ -92,7 +89,7 @@ fn program() -> Option<PathBuf> {
         go.current_dir(target).env("GOBIN", target);
         // Without optimisation, Go takes two thirds of the time.
         go.args(["install", "-gcflags=all=-N -l", module.trim()]);
-        let built = run(&mut go, BUILD_TIMEOUT);
+        let built = run(&mut go, INSTALL_TIMEOUT);
         if !built.status.success() {
             network_lacks(&format!("oauth2-proxy cannot be built: {built}"));
         }

@@ -21,7 +21,7 @@ const NO_PAST = /404 .*\/api\/live\/(history|topics|nodes)/;
 const STARTS = 3;
 
 // The longest wait for anything in the page, in milliseconds. A busy machine may take long.
-const TIMEOUT = 120_000;
+const TIMEOUT = 300_000;
 
 // With PAGE_MEASURE=1, checks hold their goals for times. Other checks say what is shown, however busy the machine is.
 export const MEASURES = Boolean(process.env.PAGE_MEASURE);
@@ -149,11 +149,11 @@ export async function twoPolls(page) {
 }
 
 // Calls `done` until it returns true.
-export async function until(done, what, timeout = TIMEOUT) {
-  const end = Date.now() + timeout;
+export async function until(done, what) {
+  const end = Date.now() + TIMEOUT;
   for (;;) {
     if (await done()) return;
-    if (Date.now() > end) throw new Error(`not so within ${timeout / 1000} s: ${what}`);
+    if (Date.now() > end) throw new Error(`not so within ${TIMEOUT / 1000} s: ${what}`);
     await new Promise((resolve) => setTimeout(resolve, 50));
   }
 }

@@ -21,7 +21,7 @@ export const checks = {
     const concern = list.locator("li").filter({ has: page.getByRole("link", { name: "invoices / archive" }) });
     await concern.getByText("No consumers: 21 messages wait and 0/s arrive; start a consumer.").waitFor();
     // Nodes count for this when they are 90 s old.
-    await list.getByText("where 6 messages wait: connect the consumers to every node.").waitFor({ timeout: 120_000 });
+    await list.getByText("where 6 messages wait: connect the consumers to every node.").waitFor();
     const { concerns } = await (await fetch(`${cluster.admin}api/live/attention`)).json();
     const ages = concerns.filter((one) => one.topic).map((one) => one.oldest_ms);
     equal(ages, [...ages].sort((a, b) => b - a), "the oldest message comes first");

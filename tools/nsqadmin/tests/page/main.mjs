@@ -78,7 +78,7 @@ async function run(checks) {
       console.log(`ok      ${name} (${Date.now() - begun} ms)`);
     } catch (error) {
       failed += 1;
-      console.log(`FAILED  ${name}\n${error.stack ?? error}`);
+      console.error(`FAILED  ${name}\n${error.stack ?? error}`);
       await own.picture(`${cluster.pictures}/failed-${failed}.png`);
     } finally {
       await own.closePages();

@@ -25,9 +25,6 @@ const OPENED_MAX = 2;
 // The bytes that a disk of 64 MB has less every second.
 const STEP_BYTES = 512 * 1024;
 
-// The longest wait for a fault in the list, in milliseconds. A server that stood still for some seconds is asked again after ten times as long.
-const LISTED_MAX = 90_000;
-
 const seconds = (milliseconds) => (milliseconds / 1000).toFixed(1);
 
 // The seconds that the operator needs to read these texts.
@@ -72,11 +69,11 @@ async function look(browser, cluster, { what, since, within, name, says, steps =
   const { night } = cluster;
   const found = (page) => page.locator(".problems li", { hasText: name }).filter({ hasText: says });
   const watched = await browser.open(night.admin, { allowed: /404/ });
-  await found(watched).first().waitFor({ timeout: LISTED_MAX });
+  await found(watched).first().waitFor();
   const known = Date.now() - since;
   const opened = Date.now();
   const page = await browser.open(night.admin, { allowed: /404/ });
-  await found(page).first().waitFor({ timeout: LISTED_MAX });
+  await found(page).first().waitFor();
   const listed = Date.now() - opened;
   const file = what.replaceAll(" ", "-");
   await picture(page, cluster, `minutes-${file}-list`);
@@ -106,7 +103,7 @@ function isInTime(what, taken, goal) {
 // Waits until the usual rate of the steady producer is known.
 async function watched({ night }) {
   const publishing = async () => (await (await fetch(`${night.admin}api/live/topics/clicks`)).json()).publishing;
-  await until(async () => (await publishing())?.producers?.some((producer) => producer.client_id === "web" && producer.usual_rate > 0), "a usual rate", 90_000);
+  await until(async () => (await publishing())?.producers?.some((producer) => producer.client_id === "web" && producer.usual_rate > 0), "a usual rate");
 }
 
 const itsLink = (name) => (page, item) => item.getByRole("link", { name, exact: true });

@@ -262,7 +262,7 @@ export const checks = {
       return topics.reduce((total, topic) => topic.channels.reduce((part, channel) => part + channel.depth, total + topic.depth), 0);
     };
     const shown = async () => Number((await cells(second))["Depth"].replaceAll(",", ""));
-    await until(async () => await shown() === await sum(nsqds[1]) && await shown() >= 40, "the depth of a node", 120_000);
+    await until(async () => await shown() === await sum(nsqds[1]) && await shown() >= 40, "the depth of a node");
     equal(Number((await cells(second))["Consumers"]) >= 1, true, "the consumers of a node");
     await page.getByRole("button", { name: "Disk free" }).click();
     await until(async () => /sort=-disk/.test(page.url()), "the table is sorted");
