@@ -56,25 +56,35 @@ fn judge(
             ));
         }
     };
-    let DueTakeover {
-        completes_earlier,
-        begins_anew,
-        queue_count,
-        bytes,
-        unlisted,
-    } = due;
+    let found = found_text(&due, &content)?;
+    let finding = finding(found, &due, content.notes.len(), free_bytes);
+    let data = json!({
+        "queues": due.queue_count, "bytes": due.bytes, "messages": content.message_count, "is_complete": content.is_complete,
+        "unlisted": due.unlisted, "faults": content.notes,
+    });
+    let mut details = content.notes;
+    let fault_count = details.len();
+    if fault_count > FAULTS_MAX {
+        details.truncate(FAULTS_MAX);
+        details.push(format!("and {} faults more", fault_count - FAULTS_MAX));
+    }
+    Some(finding.with(details, data))
+}
+
+/// Says what a start does with the files. `None`: it does nothing.
+fn found_text(due: &DueTakeover, content: &DueContent) -> Option<String> {
     let mut steps = Vec::new();
-    if completes_earlier {
+    if due.completes_earlier {
         steps.push(format!(
             "completes an earlier takeover, which counts already ({COMMITTED_TAKEOVER})"
         ));
     }
-    if begins_anew {
+    if due.begins_anew {
         steps.push("removes what an earlier takeover left that does not count".to_owned());
     }
     let has_no_step = steps.is_empty();
-    match queue_count {
-        0 if has_no_step && unlisted.is_empty() => return None,
+    match due.queue_count {
+        0 if has_no_step && due.unlisted.is_empty() => return None,
         0 if has_no_step => steps.push("takes over no queue of the original nsqd".to_owned()),
         0 => {}
         count => steps.push(format!(
@@ -84,42 +94,42 @@ fn judge(
             } else {
                 format!("{count} queues")
             },
-            bytes_text(bytes),
+            bytes_text(due.bytes),
             if content.is_complete {
                 ""
             } else {
                 "more than "
             },
             content.message_count,
-            seconds_text(bytes)
+            seconds_text(due.bytes)
         )),
     }
     let mut found = format!(
         "a start {} (docs/operate/upgrade.md)",
         steps.join(", then ")
     );
-    if !unlisted.is_empty() {
+    if !due.unlisted.is_empty() {
         found += &format!(
             "; nsqd.dat does not list {}: their files are left alone",
-            unlisted.join(", ")
+            due.unlisted.join(", ")
         );
     }
-    let data = json!({
-        "queues": queue_count, "bytes": bytes, "messages": content.message_count, "is_complete": content.is_complete,
-        "unlisted": unlisted, "faults": content.notes,
-    });
-    let mut details = content.notes;
-    let fault_count = details.len();
-    if fault_count > FAULTS_MAX {
-        details.truncate(FAULTS_MAX);
-        details.push(format!("and {} faults more", fault_count - FAULTS_MAX));
-    }
+    Some(found)
+}
+
+/// Returns the finding with the text `found` and with what there is to do.
+fn finding(
+    found: String,
+    due: &DueTakeover,
+    fault_count: usize,
+    free_bytes: Option<u64>,
+) -> Finding {
     // The new files are complete before the old ones are set aside. Beside its body, a message has 30 bytes in a file of
     // the original and 50 in a segment: 1.65 times as much for a body of one byte, and 1.1 times for 170 bytes.
-    let needed_bytes = bytes.saturating_add(bytes / 100 * 65);
+    let needed_bytes = due.bytes.saturating_add(due.bytes / 100 * 65);
     // The takeover stores a message of several channels once, so the largest queue needs its room at least.
-    let least_bytes = bytes / (queue_count as u64).max(1);
-    let finding = match free_bytes {
+    let least_bytes = due.bytes / (due.queue_count as u64).max(1);
+    match free_bytes {
         Some(free_bytes) if free_bytes < needed_bytes => {
             let found = format!(
                 "{found}; that needs up to {}, and {} are free: without the room, the start fails and changes nothing",
@@ -133,7 +143,7 @@ fn judge(
                 Finding::warning(found, advice)
             }
         }
-        _ if !unlisted.is_empty() => Finding::warning(
+        _ if !due.unlisted.is_empty() => Finding::warning(
             found,
             "if their messages are wanted, bring back the nsqd.dat that lists them before the start",
         ),
@@ -142,8 +152,7 @@ fn judge(
             "nothing, or repair the files first; the takeover keeps them as they are",
         ),
         _ => Finding::ok(found),
-    };
-    Some(finding.with(details, data))
+    }
 }
 
 /// Returns how long a takeover of so many bytes takes.
